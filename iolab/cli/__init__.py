@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from iolab import __version__, shown
+from iolab.cli.ask import ask
 from iolab.cli.cause import bisect, why
 from iolab.cli.completion import complete
 from iolab.cli.judge import judge
@@ -56,7 +57,7 @@ class ExtraCommand(click.Command):
 mail = ExtraCommand("mail", short_help="Write one finding as a mail to a list.")
 
 _COMMANDS = (
-    *(bisect, decide, doctor, export, fsck, gc, judge, kernels, lab, mail, merge, plan),
+    *(ask, bisect, decide, doctor, export, fsck, gc, judge, kernels, lab, mail, merge, plan),
     *(profile, restore, status, sweep, trace, verdicts, verify, why),
 )
 # click's own name for a program called iolab; README and docs/command-line.md give it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +18,7 @@ from guestprof.switches import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
 from iolab.figures.panels import condition_text
+from iolab.jobs.table import Row
 from iolab.pathology.base import Pathology
 from iolab.report.pages import BlockView, antagonists, block_view
 from iolab.shown import text_table
@@ -213,6 +214,16 @@ class Comparison:
         """Ratio of the control to itself, which should be 1 (`iolab.report.aa_check`)."""
         return report.aa_check(self.cells)
 
+    @property
+    def translation(self) -> pd.DataFrame:
+        """What became of a fio job of your own, a row for each option that was translated.
+
+        The columns are ``section``, ``option``, ``asked``, ``measured`` and ``why``; other options
+        are fio's as they are.
+        """
+        names = [field.name for field in fields(Row)]
+        return pd.DataFrame([vars(row) for row in self.pathology.translation], columns=names)
+
     def levels(self, value: str | None = None) -> pd.DataFrame:
         """Return the mean of a value in each condition, the control first.
 
@@ -385,6 +396,10 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         headline = f"<p>{html.escape(self._headline())}</p>"
+        if not self.translation.empty:
+            table = text_table(self.translation).to_html()
+            summary = "<summary>How the job is understood</summary>"
+            headline = f"<details>{summary}{table}</details>{headline}"
         try:
             return headline + text_table(self.ratio, precision=3, na_rep="-").to_html()
         except UserError as error:

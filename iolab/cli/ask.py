@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""The command ``iolab ask``: one fio job, one treatment, one answer."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iolab.cli.completion import complete_kernel
+from iolab.cli.options import PATH, json_option, root_option
+from iolab.cli.terminal import echo, print_json, print_table, records
+from iolab_base.errors import UserError
+
+if TYPE_CHECKING:
+    from iolab.experiment import Comparison
+    from iolab.pathology.base import Pathology
+
+__all__ = ["ask"]
+
+_LEVELS = "NAME=LEVEL[,LEVEL...]"
+
+
+@click.command()
+@click.argument("job", metavar="'fio ...'|FILE")
+@click.option("--treatment", multiple=True, metavar=_LEVELS, help="What treated cells get.")
+@click.option("--vary", multiple=True, metavar=_LEVELS, help="What varies besides (repeatable).")
+@click.option("--claim", "claims", multiple=True, help="Such as 'iops ratio < 0.9' (repeatable).")
+@click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    shell_complete=complete_kernel,
+    help="Kernel to boot (repeatable); by default 6.1.",
+)
+@click.option("--boots", type=int, help="Boots of each kernel; by default what decides a claim.")
+@click.option("--cpus", type=int, default=1, show_default=True, help="Of the virtual machine.")
+@click.option("--as-asked", is_flag=True, help="Run for the job's own times, or to its end.")
+@click.option("--no-record", is_flag=True, help="Trace nothing: nobody is seen to preempt.")
+@click.option("--dry-run", is_flag=True, help="Only show how the job is understood.")
+@click.option("--page", type=PATH, help="Write the answer as a page, NAME.html.")
+@root_option
+@json_option
+def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Measure a fio job with and without a treatment.
+
+    The job is a command line, options, or a job file, as it is. A treatment is a file of its cgroup
+    (cpu.weight=1000), an option of fio (iodepth=32), a kernel setting, a scheduler feature, the
+    I/O scheduler; the how-to about jobs lists them all. The answer has the translation of the job,
+    the ratio treated to untreated with its interval, the claims' verdicts, and who preempts whom.
+    """
+    given = {
+        "fio": str(Path(job).resolve()) if Path(job).is_file() else job,
+        "treatment": _levels(options["treatment"]),
+        **({"vary": varied} if (varied := _levels(options["vary"])) else {}),
+        **({"claims": list(options["claims"])} if options["claims"] else {}),
+        **({"cpus": options["cpus"]} if options["cpus"] != 1 else {}),
+        **({"as_asked": True} if options["as_asked"] else {}),
+    }
+    if not given["treatment"]:
+        raise UserError("name what treated cells get: --treatment cpu.weight=1000")
+    if dry_run:
+        from iolab.experiment import question
+
+        _show_translation(question(**given), as_json=as_json)
+        return
+    _answer(given, as_json=as_json, **options)
+
+
+def _answer(given: Mapping[str, Any], *, as_json: bool, **options: Any) -> None:
+    from iolab.experiment import compare, question
+
+    root = options["root"].resolve()
+    asked = question(**given)
+    kernels = list(options["kernels"]) or None
+    boots = {} if options["boots"] is None else {"boots": options["boots"]}
+    record = not options["no_record"]
+    found = compare(asked, kernel=kernels, record=record, root=root, **boots)
+    file = _write_question(root / "questions" / f"{asked.name}.py", given)
+    page = None
+    if options["page"] is not None:
+        page = _write_page(options["page"], file, found, record=record, root=root, **boots)
+    if as_json:
+        print_json(
+            {
+                "translation": [vars(row) for row in asked.translation],
+                "ratio": records(found.ratio),
+                "verdicts": records(found.verdict()),
+                "question": file,
+                "page": page,
+            }
+        )
+        return
+    _show_translation(asked, as_json=False)
+    echo()
+    echo(repr(found))
+    for row in found.verdict().to_dict("records"):
+        echo(f"{row['kernel']}: {row['claim']}: {row['verdict']} ({row['reason'] or row['rule']})")
+    if record:
+        _show_preemptions(found)
+    if page is not None:
+        echo(f"\nopen {page}")
+    _show_next(file, found)
+
+
+def _levels(given: Iterable[str]) -> dict[str, Any]:
+    """Return the levels of NAME=LEVEL,LEVEL: numbers, words, or True for what stands alone."""
+    found: dict[str, Any] = {}
+    for one in given:
+        name, separator, text = one.partition("=")
+        if not separator:
+            found[name] = True
+            continue
+        # A list of cores and cpu.max are one level.
+        parts = [text] if name.rpartition(".")[2] in ("cpus", "mems", "max") else text.split(",")
+        levels = [int(part) if part.lstrip("-").isdigit() else part for part in parts]
+        found[name] = levels[0] if len(levels) == 1 else levels
+    return found
+
+
+def _show_translation(asked: Pathology, *, as_json: bool) -> None:
+    rows = [{k: str(v) for k, v in vars(row).items()} for row in asked.translation]
+    if as_json:
+        print_json({"name": asked.name, "translation": rows})
+    elif rows:
+        print_table(rows, ("section", "option", "asked", "measured", "why"))
+    else:
+        echo("the job is measured as it is")
+
+
+def _show_preemptions(found: Comparison) -> None:
+    """Print who preempts whom in the traced cells of one condition."""
+    from iolab.measure import preemptions
+
+    for name, trace in found.traces().items():
+        table = preemptions(trace)
+        echo(f"\n{name}: {len(table)} preemptions in the trace")
+        pairs = table.groupby(["comm", "by_comm"], observed=True).size().nlargest(3)
+        for row in pairs.rename("count").reset_index().to_dict("records"):
+            echo(f"  {row['by_comm']} preempts {row['comm']}: {row['count']}")
+
+
+def _write_question(path: Path, given: Mapping[str, Any]) -> Path:
+    """Write a question as a file that every command takes."""
+    from iolab_base.files import atomic_write
+
+    arguments = "".join(f"    {name}={value!r},\n" for name, value in given.items())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, f"import iolab\n\nasked = iolab.question(\n{arguments})\n")
+    return path
+
+
+def _write_page(page: Path, file: Path, found: Comparison, **options: Any) -> Path:
+    """Execute the notebook of experiments on the answer, which is in the store."""
+    from iolab.paths import NOTEBOOKS
+    from iolab.stats.conditions import kernels_of
+    from iolab.sweeps.pages import Page, make_page
+
+    parameters = {
+        "pathology": str(file),
+        "kernel": kernels_of(found.cells),
+        "results": str(options.pop("root")),
+        **options,
+    }
+    output = page.resolve().with_suffix(".ipynb")
+    make_page(Page("the page", NOTEBOOKS / "experiment.ipynb", output, parameters))
+    return output.with_suffix(".html")
+
+
+def _show_next(file: Path, found: Comparison) -> None:
+    """Suggest the next questions, as commands that can be pasted."""
+    from iolab.stats.conditions import kernels_of
+
+    named = shlex.quote(str(file))
+    kernel = kernels_of(found.cells)[0]
+    echo("\nnext:")
+    if found.pathology.claims:
+        echo(f"  iolab why {named} --kernel {kernel}    # which switch of the kernel is the cause")
+    echo(f"  iolab sweep --pathology {named} --kernel {kernel} --observe all    # every function")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""``iolab ask``: what is understood, before anything boots, and one answer of a machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Iolab
+from tests.support.needs import wants
+
+Run = Callable[..., tuple[int, str]]
+_JOB = "fio -rw=randwrite --bs 4k -direct=1 -size=16m --name=a -runtime=60 -time_based"
+_TREATED = ("--treatment", "cpu.weight=1000")
+
+
+def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> None:
+    said = iolab("ask", _JOB, *_TREATED, "--dry-run")
+    assert (said.code, "600 ms" in said.out) == (0, True)
+    (row,) = json.loads(iolab("ask", _JOB, *_TREATED, "--dry-run", "--json").out)["translation"]
+    assert (row["option"], row["asked"], row["measured"]) == ("runtime", "60", "600 ms")
+
+
+@pytest.mark.parametrize(
+    ("words", "noun"),
+    [
+        ((_JOB,), "--treatment"),
+        ((_JOB, "--treatment", "cpu.wieght=1"), "cpu.weight"),
+        (("absent.fio --rw", *_TREATED), "absent.fio"),
+        ((_JOB, *_TREATED, "--claim", "iops is less"), "claim"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(
+    in_process: Run, words: tuple[str, ...], noun: str
+) -> None:
+    code, text = in_process("ask", *words, "--dry-run")
+    assert code == 2
+    assert noun in text
+    assert len(text.strip().splitlines()) == 1
+
+
+@pytest.mark.vm
+def test_the_answer_has_all_and_can_be_asked_on(iolab: Iolab, tmp_path: Path) -> None:
+    words = ["--kernel", "6.1", "--boots", "1", "--claim", "iops ratio < 0.9", "--json"]
+    root, page = tmp_path / "runs", tmp_path / "answer"
+    with wants("a virtual machine"):
+        said = iolab("ask", _JOB, *_TREATED, *words, "--root", root, "--page", page)
+    assert said.code == 0
+    found = json.loads(said.out)
+    assert found["ratio"][0]["kernel"] == "6.1"
+    assert found["verdicts"][0]["n"] == 1
+    assert "iolab.question" in Path(found["question"]).read_text()
+    assert "How the job is understood" in page.with_suffix(".html").read_text()
