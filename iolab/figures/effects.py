@@ -39,17 +39,7 @@ Contrast = Literal["mean", "ratio"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A published point to compare with.
-
-    Parameters
-    ----------
-    level : int
-        Level of the treatment.
-    value : float
-        What was published for it, in the figure's unit.
-    label : str
-        Its name in the legend.
-    """
+    """A published point: the treatment's level, the value in the figure's unit, its legend."""
 
     level: int
     value: float
@@ -92,25 +82,12 @@ def by_treatment(
 
     The control is apart at the left, the axis of the levels is logarithmic. There is a panel for
     each condition that varies besides, and a colour and marker for each kernel. Bars are t
-    intervals on the boots' means.
+    intervals on the boots' means, at `confidence` (0..1).
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target.
-    value : str
-        Column to draw.
-    label : str
-        Label of the y axis, with the unit.
-    contrast : {"mean", "ratio"}
-        The mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A
-        pairs stand for the control.
-    line : (float, str), optional
-        A value to compare with, and its name in the legend.
-    reference : Reference, optional
-        A published point.
-    confidence : float
-        Level of the intervals, 0 to 1.
+    `value` is a column of the cells, `label` that of the y axis, with the unit. The contrast is the
+    mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A pairs stand
+    for the control. `line` is a value to compare with and its name in the legend, `reference` a
+    published point.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -153,12 +130,7 @@ def by_kernel(
     """Draw a value, or its ratio to the control, kernel by kernel: the control, then each level.
 
     There is a panel for each condition that varies besides, and a colour and marker for each level
-    of the treatment. Bars are t intervals on the boots' means.
-
-    Parameters
-    ----------
-    cells, value, label, contrast, line, confidence
-        As for `by_treatment`.
+    of the treatment. Parameters and bars are those of `by_treatment`.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -229,20 +201,9 @@ _CONTRASTS = {
 def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> Figure:
     """Draw each claim's value under each intervention, the furthest from its baseline first.
 
-    Parameters
-    ----------
-    table : DataFrame
-        A table of `iolab.stats.attribution`.
-    claims : list of Claim
-        The claims in it: a panel each.
-    most : int, optional
-        Rows at most; those that move least are left out.
-
-    Returns
-    -------
-    Figure
-        Two columns of a paper wide. Filled marks with intervals are confirmed in fresh boots,
-        hollow ones were screened only.
+    `table` is one of `iolab.stats.attribution`, with a panel for each of its `claims`. It has at
+    most `most` rows: those that move least are left out. Filled marks with intervals are confirmed
+    in fresh boots, hollow ones were screened only.
     """
     kept = table[table["n"] > 0]
     if kept.empty:

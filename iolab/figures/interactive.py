@@ -46,18 +46,9 @@ _LEAST_PX: Final = 360
 class Timeline:
     """A timeline, which a notebook displays and `save` writes as a page.
 
-    Parameters
-    ----------
-    inside : str
-        The HTML document of the timeline itself.
-    title : str
-        What it is called.
-    caption : str
-        What it shows, and which part of the traces it holds.
-    height_px : int
-        Its height.
-    links : str
-        HTML of the links to the same windows for Perfetto.
+    ``inside`` is the HTML document of the timeline itself, ``links`` the HTML of the links to the
+    same windows for Perfetto. ``caption`` says what it shows, and which part of the traces it
+    holds.
     """
 
     inside: str
@@ -82,18 +73,7 @@ class Timeline:
         return data, {SCRIPTS: script_hashes(self.inside)}
 
     def save(self, path: str | Path) -> Path:
-        """Write the timeline as one HTML page that asks for no other file.
-
-        Parameters
-        ----------
-        path : str or Path
-            The page.
-
-        Returns
-        -------
-        Path
-            The page.
-        """
+        """Write the timeline as one HTML page that asks for no other file, and return its path."""
         head = f'<main class="page"><h1>{html.escape(self.title)}</h1>'
         page = self.inside.replace("<main>", head, 1)
         page = page.replace("</main>", f"{_below(self.caption, self.links)}</main>", 1)
@@ -110,36 +90,22 @@ def timeline(
 ) -> Timeline:
     """Show who ran, who waited, who slept and who woke whom; zoom with the wheel, drag to pan.
 
-    Parameters
-    ----------
-    traces : Trace or mapping of str to Trace
-        One trace, or several by their label, the control first: one above the other, with one time
-        axis.
-    lanes : mapping of str to str, optional
-        Patterns for the comm of tasks, by the name of their lane, from top to bottom, such as
-        ``{"fio": "fio", "kworker": "kworker/.*"}``; by default the CPUs with most switches and the
-        tasks that run longest.
-    window : int, (int, int) or mapping of str to (int, int), optional
-        The first view: its length in ns, by default a millisecond, which is put where most goes
-        wrong (most preemptions, else the longest wait for a CPU); or its begin and end in ns of
-        the trace, by the traces' label if there are several.
-    title : str, optional
-        What it is called.
+    Parameters ---------- traces : Trace or mapping of str to Trace One trace, or several by their
+    label, the control first: one above the other, with one time axis. lanes : mapping of str to
+    str, optional Patterns for the comm of tasks, by the name of their lane, from top to bottom,
+    such as ``{"fio": "fio", "kworker": "kworker/.*"}``; by default the CPUs with most switches and
+    the tasks that run longest. window : int, (int, int) or mapping of str to (int, int), optional
+    The first view: its length in ns, by default a millisecond, which is put where most goes wrong
+    (most preemptions, else the longest wait for a CPU); or its begin and end in ns of the trace, by
+    the traces' label if there are several. title : str, optional What it is called.
 
-    Returns
-    -------
-    Timeline
-        It holds each interval around the first view, as many as a page can carry, and the shares
-        of running and waiting in the rest of the trace; its caption says which part is which.
+    Returns ------- Timeline It holds each interval around the first view, as many as a page can
+    carry, and the shares of running and waiting in the rest of the trace; its caption says which
+    part is which.
 
-    Examples
-    --------
-    >>> from iolab.paths import REFERENCE
-    >>> from tracedat import read
-    >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
-    >>> shown = timeline(trace, {"fio": "fio", "kworker": "kworker/.*"}, title="fio")
-    >>> shown.title
-    'fio'
+    Examples -------- >>> from iolab.paths import REFERENCE >>> from tracedat import read >>> trace
+    = read(REFERENCE / "traces" / "small_v7_mono.dat") >>> shown = timeline(trace, {"fio": "fio",
+    "kworker": "kworker/.*"}, title="fio") >>> shown.title 'fio'
     """
     given = {"": traces} if isinstance(traces, Trace) else dict(traces)
     if not given:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN, Figure, kernel_style
 from iolab.pathology.base import Pathology
@@ -28,9 +29,11 @@ __all__ = [
     "kernel_grid",
     "label_empty_panel",
     "level_names",
+    "log_time_axis",
     "name_categories",
     "outer_labels",
     "panels_of",
+    "share_axis",
     "tick_name",
     "title_panel",
 ]
@@ -151,6 +154,20 @@ def name_categories(axes: Axes, names: Sequence[str]) -> None:
 def label_empty_panel(axes: Axes, why: str = "not measured") -> None:
     """Write into an empty panel why it is empty."""
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color="0.4")
+
+
+def share_axis(axes: Axes) -> None:
+    """Let a panel's y axis run from nothing to the whole, in percent."""
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def log_time_axis(axes: Axes, locator: LogLocator) -> None:
+    """Make a panel's x axis logarithmic, with plain numbers where the locator puts ticks."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def check_numeric(pathology: Pathology, levels: Sequence[int]) -> None:

@@ -58,18 +58,10 @@ _MOST_COLUMNS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class PublishedPoint:
-    """A published point on a map.
+    """A published point on a map: its kernel, its place, and its name in the legend.
 
-    Parameters
-    ----------
-    kernel : str
-        The kernel it was published for.
-    x, level : int
-        Its level of the factor of the x axis, and of the treatment.
-    row : int
-        Its level of the factor that makes the panels.
-    label : str
-        Its name in the legend.
+    ``x`` and ``level`` are its levels of the x axis's factor and of the treatment, ``row`` that of
+    the factor that makes the panels.
     """
 
     kernel: str
@@ -97,20 +89,12 @@ def region_iops(
 ) -> Figure:
     """Map the ratio of IOPS to the control's over the treatment and another factor.
 
-    The line runs between tiles whose whole interval lies below `IOPS_LOST` and the
-    others. The strip below is the control, compared with itself.
+    The line runs between tiles whose whole interval lies below `IOPS_LOST` and the others. The
+    strip below is the control, compared with itself.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target, without side experiments, such as
-        `iolab.stats.tables.crossed_cells` returns.
-    x : str
-        The numeric factor of the x axis; the y axis is the treatment's.
-    by : str
-        A factor of which each level has panels of its own, as each kernel has.
-    published : PublishedPoint, optional
-        A published point, marked in its panel.
+    `cells` are without side experiments, such as `iolab.stats.tables.crossed_cells` returns. `x` is
+    the numeric factor of the x axis; the y axis is the treatment's. Each level of the factor `by`
+    has panels of its own, as each kernel has. A published point is marked in its panel.
     """
     table = region_table(cells, "iops", "ratio", limit=IOPS_LOST)
     reach = max(0.1, np.ceil(10 * float((table["y"] - 1).abs().max())) / 10)
@@ -133,15 +117,10 @@ def region_iops(
 def region_switches(
     cells: pd.DataFrame, x: str, by: str, published: PublishedPoint | None = None
 ) -> Figure:
-    """Map context switches per I/O over the treatment and another factor.
+    """Map context switches per I/O over the treatment and another factor; else as `region_iops`.
 
     The line runs between tiles of more than one switch per I/O and the others. The strip below is
     the control.
-
-    Parameters
-    ----------
-    cells, x, by, published
-        As for `region_iops`.
     """
     table = region_table(cells, "switches_per_io", "mean")
     most = max(2.0, float(table["y"].max()))

@@ -94,25 +94,10 @@ _SAYS_OF_TRACES: Final = {
 
 
 def save_figure(figure: Figure, folder: Path, name: str, *, caption: str) -> list[Path]:
-    """Write NAME.png, NAME.svg, NAME.pdf, and the caption as NAME.txt.
+    """Write NAME.png, NAME.svg, NAME.pdf, and the caption as NAME.txt; return their paths.
 
-    The same figure gives the same bytes; each file is whole or absent.
-
-    Parameters
-    ----------
-    figure : Figure
-        The figure.
-    folder : Path
-        Where the files go; it is created if it is missing.
-    name : str
-        A plain file name, without a suffix.
-    caption : str
-        The caption.
-
-    Returns
-    -------
-    list of Path
-        The files.
+    The same figure gives the same bytes; each file is whole or absent. The folder is created if it
+    is missing.
     """
     if not name or Path(name).name != name:
         raise UserError(f"a figure's name is a plain file name, not {name!r}")
@@ -137,31 +122,15 @@ def caption(
     contrast: Literal["mean", "ratio"] = "mean",
     confidence: float = CONFIDENCE,
 ) -> str:
-    """Return the caption of a figure that was drawn from `cells`.
+    """Return the caption of a figure that was drawn from `cells`, one paragraph.
 
     It says what is shown, how the interval was made, how many boots and pairs, what the control is,
     which factors are fixed, which kernels there are and which could not run, the clock, and how
     many cells were invalid.
 
-    Parameters
-    ----------
-    name : str
-        The function of `iolab.figures` that drew it; any name if `says` is given.
-    cells : DataFrame
-        The cells it was drawn from, invalid ones too.
-    unavailable : DataFrame, optional
-        Kernels that could not run: kernel, reason.
-    says : str, optional
-        What a figure of `by_treatment` or `by_kernel` shows.
-    contrast : {"mean", "ratio"}
-        Its contrast.
-    confidence : float
-        Level of its intervals, 0 to 1.
-
-    Returns
-    -------
-    str
-        The caption, one paragraph.
+    `name` is the function of `iolab.figures` that drew it; any name if `says`, which is what a
+    figure of `by_treatment` or `by_kernel` shows, is given. `cells` has invalid cells too.
+    `unavailable` has kernels that could not run: kernel, reason.
     """
     kept = _drawn(name, cells)
     pathology = pathology_of(kept)

@@ -165,16 +165,9 @@ class Profile:
 class Machine:
     """What a block's cells share: the virtual machine and the kernel modules loaded at its start.
 
-    Parameters
-    ----------
-    cpus, memory_mib : int
-        Size of the virtual machine.
-    modules : tuple of str
-        Kernel modules to load, in this order.
-    cpu : int
-        The core that jobs are pinned to.
-    coalesced_timers : bool
-        Boot without high-resolution timers, so that null_blk completes at the tick.
+    ``modules`` are loaded in this order. ``cpu`` is the core that jobs are pinned to. With
+    ``coalesced_timers`` the kernel has no high-resolution timers, so that null_blk completes at the
+    tick.
     """
 
     cpus: int
@@ -192,26 +185,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class Published:
-    """A published report.
+    """A published report, in the words of a mail about it.
 
-    Parameters
-    ----------
-    citation : str
-        Author, subject and date, as far as the report itself gives them.
-    subject : str
-        What happens, as a phrase of a mail's subject: "direct I/O completion kworker ping-pong".
-    happens : str
-        What happens, in the kernel's own nouns: the sentence that a mail begins with.
-    links : tuple of str
-        Addresses and commits that the report names; nothing else.
-    measures : tuple of str
-        Columns and measures that show the mechanism, in the order of a mail's table.
-    stack : str
-        Where it happens, as the report's own stack shows it.
-    claim : str
-        The default claim of a mail; "" chooses among the reproduced ones.
-    treated : mapping of str to str
-        Levels of the treatment in words for readers who do not know the pathology.
+    ``citation`` has author, subject and date, as far as the report itself gives them. ``subject``
+    is what happens as a phrase of a mail's subject ("direct I/O completion kworker ping-pong"),
+    ``happens`` the sentence that a mail begins with, in the kernel's own nouns. ``links`` are
+    addresses and commits that the report names, nothing else. ``measures`` are columns and measures
+    that show the mechanism, in the order of a mail's table. ``stack`` is where it happens, as the
+    report's own stack shows it. ``claim`` is the default claim of a mail; "" chooses among the
+    reproduced ones. ``treated`` has levels of the treatment in words for readers who do not know
+    the pathology.
     """
 
     citation: str
@@ -246,17 +229,17 @@ class Pathology:
         nothing is changed.
     profiles : mapping of str to Profile
         At least smoke, quick and full.
-    boot_factors : tuple of str
-        Factors that are fixed for a whole boot.
     claims : tuple of Claim
         What the report says.
-    preregistered : tuple of mapping
-        Conditions declared before measuring: p-values are corrected for these.
     cell : callable (condition, profile, rng) -> Cell
         The agent's devices, file system, cgroup and work of a condition. ``rng`` is the cell's own
         source of seeds.
     machine : callable (levels of the boot factors) -> Machine
         The virtual machine of a block.
+    boot_factors : tuple of str
+        Factors that are fixed for a whole boot; by default none.
+    preregistered : tuple of mapping
+        Conditions declared before measuring: p-values are corrected for these; by default none.
     notebook : str
         File name of the notebook that makes its page: one of iolab's, or a path beside the file or
         module that defines it. By default a page that suits any pathology.
@@ -282,11 +265,11 @@ class Pathology:
     control: str
     factors: Mapping[str, Factor]
     profiles: Mapping[str, Profile]
-    boot_factors: tuple[str, ...]
     claims: tuple[Claim, ...]
-    preregistered: tuple[Condition, ...]
     cell: Callable[[Condition, Profile, random.Random], Cell]
     machine: Callable[[Condition], Machine]
+    boot_factors: tuple[str, ...] = ()
+    preregistered: tuple[Condition, ...] = ()
     notebook: str = EXPERIMENT
     recording: Recording | None = None
     from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})

@@ -52,20 +52,10 @@ _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 class Attribution:
     """What ``iolab why`` found of one pathology on one kernel.
 
-    Parameters
-    ----------
-    pathology, kernel : str
-        What was asked.
-    claims : list of Claim
-        The claims that were answered.
-    table : DataFrame
-        Columns of `iolab.stats.attribution.ATTRIBUTION_COLUMNS`.
-    screening : Dataset
-        The cells in which every intervention was tried.
-    confirmation : Dataset or None
-        The cells that decided; None where nothing was worth confirming.
-    fixed : list of str
-        What could not be tried, because the kernel does not let it change.
+    ``table`` has the columns of `iolab.stats.attribution.ATTRIBUTION_COLUMNS`, with rows for each
+    of ``claims``. ``screening`` has the cells in which every intervention was tried,
+    ``confirmation`` those that decided; None where nothing was worth confirming. ``fixed`` names
+    what could not be tried, because the kernel does not let it change.
     """
 
     pathology: str
@@ -181,18 +171,7 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def attribution_text(table: pd.DataFrame) -> list[str]:
-    """Say what each intervention does, a line each; those that change nothing share one.
-
-    Parameters
-    ----------
-    table : DataFrame
-        A table of `iolab.stats.attribution`.
-
-    Returns
-    -------
-    list of str
-        Lines for people, claim by claim.
-    """
+    """Return lines that say what each intervention does; those without effect share one."""
     lines = []
     for claim, rows in table.groupby("claim", sort=False):
         baseline = rows["baseline"].iloc[0]
