@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from iolab.figures.panels import (
     TreatmentAxis,
     check_numeric,
+    draw_intervals,
     grid_of,
     level_names,
     outer_labels,
@@ -145,7 +146,10 @@ def by_kernel(
             of_level = panel[pathology.treatment]
             rows = panel[of_level.isna() if level is None else of_level == level]
             aside = 0.8 / len(styles) * (index - len(levels) / 2)
-            _draw_kernels(axes, rows, kernels, aside, style)
+            # Each point is beside its kernel's tick.
+            x = [kernels.index(kernel) + aside for kernel in rows["kernel"]]
+            draw_intervals(axes, x, rows, color=style["color"])
+            axes.plot(x, rows["y"].to_numpy(np.float64), linestyle="", zorder=4, **style)
         axes.set_xticks(range(len(kernels)), kernels)
         axes.set_xlim(-0.6, len(kernels) - 0.4)
         title_panel(axes, title)
@@ -161,17 +165,6 @@ def by_kernel(
         handles.append(Line2D([], [], label=line[1], **_LINE))
     legend(figure, handles)
     return figure
-
-
-def _draw_kernels(
-    axes: Axes, rows: pd.DataFrame, kernels: list[str], aside: float, style: dict[str, Any]
-) -> None:
-    """Draw a level's points with their bars, each beside its kernel's tick."""
-    x = [kernels.index(kernel) + aside for kernel in rows["kernel"]]
-    y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
-    reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
-    axes.errorbar(x, y, reach, fmt="none", color=style["color"], elinewidth=1, capsize=2)
-    axes.plot(x, y, linestyle="", zorder=4, **style)
 
 
 def _start_at_zero(axes: Axes) -> None:

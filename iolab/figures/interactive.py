@@ -90,22 +90,25 @@ def timeline(
 ) -> Timeline:
     """Show who ran, who waited, who slept and who woke whom; zoom with the wheel, drag to pan.
 
-    Parameters ---------- traces : Trace or mapping of str to Trace One trace, or several by their
-    label, the control first: one above the other, with one time axis. lanes : mapping of str to
-    str, optional Patterns for the comm of tasks, by the name of their lane, from top to bottom,
-    such as ``{"fio": "fio", "kworker": "kworker/.*"}``; by default the CPUs with most switches and
-    the tasks that run longest. window : int, (int, int) or mapping of str to (int, int), optional
-    The first view: its length in ns, by default a millisecond, which is put where most goes wrong
-    (most preemptions, else the longest wait for a CPU); or its begin and end in ns of the trace, by
-    the traces' label if there are several. title : str, optional What it is called.
+    * `traces`: one trace, or several by their label, the control first: one above the other, with
+      one time axis.
+    * `lanes`: patterns for the comm of tasks, by the name of their lane, from top to bottom, such
+      as ``{"fio": "fio", "kworker": "kworker/.*"}``; by default the CPUs with most switches and the
+      tasks that run longest.
+    * `window`: the first view: its length in ns, by default a millisecond, which is put where most
+      goes wrong (most preemptions, else the longest wait for a CPU); or its begin and end in ns of
+      the trace, by the traces' label if there are several.
+    * `title`: what it is called.
 
-    Returns ------- Timeline It holds each interval around the first view, as many as a page can
-    carry, and the shares of running and waiting in the rest of the trace; its caption says which
-    part is which.
+    It holds each interval around the first view, as many as a page can carry, and the shares of
+    running and waiting in the rest of the trace; its caption says which part is which.
 
-    Examples -------- >>> from iolab.paths import REFERENCE >>> from tracedat import read >>> trace
-    = read(REFERENCE / "traces" / "small_v7_mono.dat") >>> shown = timeline(trace, {"fio": "fio",
-    "kworker": "kworker/.*"}, title="fio") >>> shown.title 'fio'
+    >>> from iolab.paths import REFERENCE
+    >>> from tracedat import read
+    >>> trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
+    >>> shown = timeline(trace, {"fio": "fio", "kworker": "kworker/.*"}, title="fio")
+    >>> shown.title
+    'fio'
     """
     given = {"": traces} if isinstance(traces, Trace) else dict(traces)
     if not given:

@@ -25,6 +25,7 @@ __all__ = [
     "axis_number",
     "check_numeric",
     "condition_text",
+    "draw_intervals",
     "grid_of",
     "kernel_grid",
     "label_empty_panel",
@@ -156,6 +157,14 @@ def label_empty_panel(axes: Axes, why: str = "not measured") -> None:
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color="0.4")
 
 
+def draw_intervals(axes: Axes, x: npt.ArrayLike, rows: pd.DataFrame, **style: Any) -> None:
+    """Draw a bar from low to high through each row's y."""
+    y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
+    # Rounding may put an end of a collapsed interval a hair beyond its centre.
+    reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
+    axes.errorbar(x, y, reach, fmt="none", elinewidth=1, capsize=2, **style)
+
+
 def share_axis(axes: Axes) -> None:
     """Let a panel's y axis run from nothing to the whole, in percent."""
     axes.set_ylim(0, 1.02)
@@ -216,13 +225,9 @@ class TreatmentAxis:
         step = min(self.step, 0.6 * self.gap / len(kernels))
         aside = step * (kernels.index(kernel) - (len(kernels) - 1) / 2)
         x = np.where(apart, self.left, np.log10(levels)) + aside
-        y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
+        y = rows["y"].to_numpy(np.float64)
         style = kernel_style(kernel, kernels)
         colour = style["color"]
         self.axes.plot(x[~apart], y[~apart], linestyle=style["linestyle"], color=colour)
-        # Rounding may put an end of a collapsed interval a hair beyond its centre.
-        reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
-        self.axes.errorbar(
-            x, y, reach, fmt="none", color=colour, elinewidth=1.0, capsize=2, zorder=3
-        )
+        draw_intervals(self.axes, x, rows, color=colour, zorder=3)
         self.axes.plot(x, y, style["marker"], color=colour, mec="white", mew=0.3, zorder=4)

@@ -98,19 +98,10 @@ def region_iops(
     """
     table = region_table(cells, "iops", "ratio", limit=IOPS_LOST)
     reach = max(0.1, np.ceil(10 * float((table["y"] - 1).abs().max())) / 10)
-    return _draw(
-        cells,
-        table,
-        _Map(
-            x,
-            by,
-            _RATIOS,
-            Normalize(1 - reach, 1 + reach),
-            f"IOPS, relative to {pathology_of(cells).control}",
-            f"IOPS lost: interval below {IOPS_LOST:g}",
-        ),
-        published,
-    )
+    label = f"IOPS, relative to {pathology_of(cells).control}"
+    border = f"IOPS lost: interval below {IOPS_LOST:g}"
+    norm = Normalize(1 - reach, 1 + reach)
+    return _draw(cells, table, _Map(x, by, _RATIOS, norm, label, border), published)
 
 
 @styled
@@ -124,19 +115,8 @@ def region_switches(
     """
     table = region_table(cells, "switches_per_io", "mean")
     most = max(2.0, float(table["y"].max()))
-    return _draw(
-        cells,
-        table,
-        _Map(
-            x,
-            by,
-            _COUNTS,
-            Normalize(0, most),
-            "context switches per I/O",
-            "more than 1 switch per I/O",
-        ),
-        published,
-    )
+    label, border = "context switches per I/O", "more than 1 switch per I/O"
+    return _draw(cells, table, _Map(x, by, _COUNTS, Normalize(0, most), label, border), published)
 
 
 def _draw(
@@ -263,16 +243,10 @@ class _Plane:
         colour = chosen.colours(chosen.norm(value))
         self.axes.add_patch(Rectangle(*place, facecolor=colour, edgecolor="0.8", linewidth=0.4))
         luminance = float(np.dot(colour[:3], (0.2126, 0.7152, 0.0722)))
-        self.axes.text(
-            float(np.sqrt(left * right)),
-            float(np.sqrt(low * high)),
-            f"{value:.2f}",
-            ha="center",
-            va="center",
-            fontsize=_LETTER_PT,
-            color="white" if luminance < 0.45 else "black",
-            zorder=6,
-        )
+        x, y = float(np.sqrt(left * right)), float(np.sqrt(low * high))
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": _LETTER_PT}
+        style["color"] = "white" if luminance < 0.45 else "black"
+        self.axes.text(x, y, f"{value:.2f}", zorder=6, **style)
 
     def _border(self, effect: dict[tuple[int, int], bool]) -> Iterator[tuple[Floats, Floats]]:
         """Yield the edges between tiles that show the effect and tiles that do not."""

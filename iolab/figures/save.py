@@ -20,7 +20,7 @@ from iolab.stats.tables import IOPS_LOST, mean_table, ratio_table
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write
 
-__all__ = ["CLOCKS", "caption", "save_figure"]
+__all__ = ["CLOCKS", "caption", "clocks_text", "save_figure"]
 
 # Neither dates nor versions: equal data give equal files.
 _METADATA: Final[dict[str, dict[str, Any]]] = {
@@ -150,12 +150,17 @@ def caption(
     parts += [f"Control: {pathology.control}.", *_fixed(kept, pathology), _kernels(kept)]
     if unavailable is not None and not unavailable.empty:
         parts.append(f"Cannot run here: {', '.join(unavailable['kernel'])}.")
-    parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(kept["clock"].unique())]
+    parts += clocks_text(kept)
     invalid = int((~cells["valid"]).sum())
     if invalid:
         fate = "crossed out" if name == "block_figure" else "left out"
         parts.append(f"{invalid} of {len(cells)} cells invalid ({fate}).")
     return " ".join(parts)
+
+
+def clocks_text(cells: pd.DataFrame) -> list[str]:
+    """Return what a reader must know of each clock that measured the cells."""
+    return [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(cells["clock"].unique())]
 
 
 def _shown(name: str, pathology: Pathology) -> str:

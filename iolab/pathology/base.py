@@ -64,38 +64,26 @@ _RULE: Final = (
 class Profile:
     """How much of a pathology is measured.
 
-    Parameters
-    ----------
-    kernels : tuple of tuple of str
-        Alternatives: of each tuple the first kernel that can run here is measured.
-    boots : int
-        Number of blocks on each kernel, the replicates of the statistics.
-    grids : tuple of mapping of str to tuple
-        Levels of every factor; each grid is crossed in full. The control is added beside each
-        treatment.
-    grid_boots : tuple of int
-        Number of boots, from the first, in which each of `grids` is measured; empty: in all. A map
-        of where an effect begins and ends needs fewer than the conditions of the claims.
-    control_boots : int, optional
-        Number of boots, from the first, in which controls are measured; by default in all, and 0
-        for none. A claim of the treated value alone does without.
-    ramp_ms, runtime_ms : int
-        Ramp and measured time of a job that runs for a time; 0 where a cell is a number of writes.
-        ``runtime_ms`` counts from the job's start, so that it includes the ramp.
-    recorded : mapping of str to tuple
-        Levels of conditions that are measured once more with tracing, control and treatment.
-    recorded_boots : int
-        Number of boots, from the first, in which they are.
-    recorded_control_boots : int, optional
-        Number of boots, from the first, in which their controls are, too; by default in all of
-        these. A claim of the treated value alone needs no trace of the control.
-    repeats_control : bool
-        Whether each control has an A/A pair: two controls, one after the other.
+    * ``kernels``: alternatives; of each tuple the first kernel that can run here is measured.
+    * ``boots``: number of blocks on each kernel, the replicates of the statistics.
+    * ``grids``: levels of every factor; each grid is crossed in full. The control is added beside
+      each treatment.
+    * ``grid_boots``: number of boots, from the first, in which each of ``grids`` is measured;
+      empty: in all. A map of where an effect begins and ends needs fewer than the conditions of the
+      claims.
+    * ``control_boots``: number of boots, from the first, in which controls are measured; by default
+      in all, and 0 for none. A claim of the treated value alone does without.
+    * ``ramp_ms``, ``runtime_ms``: ramp and measured time of a job that runs for a time; 0 where a
+      cell is a number of writes. The time counts from the job's start, so that it includes the
+      ramp.
+    * ``recorded``: levels of conditions that are measured once more with tracing, control and
+      treatment.
+    * ``recorded_boots``: number of boots, from the first, in which they are.
+    * ``recorded_control_boots``: number of boots, from the first, in which their controls are, too;
+      by default in all of these. A claim of the treated value alone needs no trace of the control.
+    * ``repeats_control``: whether each control has an A/A pair: two controls, one after the other.
 
-    Raises
-    ------
-    UserError
-        If there is no kernel, boot or grid, or the times cannot be meant.
+    Raises UserError if there is no kernel, boot or grid, or the times cannot be meant.
     """
 
     kernels: tuple[tuple[str, ...], ...]
@@ -187,14 +175,15 @@ class Machine:
 class Published:
     """A published report, in the words of a mail about it.
 
-    ``citation`` has author, subject and date, as far as the report itself gives them. ``subject``
-    is what happens as a phrase of a mail's subject ("direct I/O completion kworker ping-pong"),
-    ``happens`` the sentence that a mail begins with, in the kernel's own nouns. ``links`` are
-    addresses and commits that the report names, nothing else. ``measures`` are columns and measures
-    that show the mechanism, in the order of a mail's table. ``stack`` is where it happens, as the
-    report's own stack shows it. ``claim`` is the default claim of a mail; "" chooses among the
-    reproduced ones. ``treated`` has levels of the treatment in words for readers who do not know
-    the pathology.
+    * ``citation``: author, subject and date, as far as the report itself gives them.
+    * ``subject``: what happens, as a phrase of a mail's subject: "direct I/O completion kworker
+      ping-pong".
+    * ``happens``: what happens, in the kernel's own nouns: the sentence that a mail begins with.
+    * ``links``: addresses and commits that the report names; nothing else.
+    * ``measures``: columns and measures that show the mechanism, in the order of a mail's table.
+    * ``stack``: where it happens, as the report's own stack shows it.
+    * ``claim``: the default claim of a mail; "" chooses among the reproduced ones.
+    * ``treated``: levels of the treatment in words for readers who do not know the pathology.
     """
 
     citation: str
@@ -211,51 +200,31 @@ class Published:
 class Pathology:
     """One published interaction: its factors, its claims, its profiles, and how a cell is run.
 
-    Parameters
-    ----------
-    name : str
-        Lower-case identifier; also the name of the module.
-    title : str
-        One line for people.
-    source : str
-        Where the report is: a seed file, a thread, a commit.
-    treatment : str
-        The factor whose levels are each compared with the control, in which it is None.
-    control : str
-        What the control is called in legends, axis ticks, captions and tables.
-    factors : mapping of str to Factor
-        All factors, the treatment among them. Every pathology has the factor ``intervention``
-        besides (`iolab.pathology.interventions`); where a grid or a condition does not name it,
-        nothing is changed.
-    profiles : mapping of str to Profile
-        At least smoke, quick and full.
-    claims : tuple of Claim
-        What the report says.
-    cell : callable (condition, profile, rng) -> Cell
-        The agent's devices, file system, cgroup and work of a condition. ``rng`` is the cell's own
-        source of seeds.
-    machine : callable (levels of the boot factors) -> Machine
-        The virtual machine of a block.
-    boot_factors : tuple of str
-        Factors that are fixed for a whole boot; by default none.
-    preregistered : tuple of mapping
-        Conditions declared before measuring: p-values are corrected for these; by default none.
-    notebook : str
-        File name of the notebook that makes its page: one of iolab's, or a path beside the file or
-        module that defines it. By default a page that suits any pathology.
-    recording : Recording, optional
-        What trace-cmd records of a recorded cell.
-    from_trace : callable (Trace) -> dict of str to float
-        Measures of the mechanism in a recorded trace; units in the names.
-    from_counters : callable (CellResult) -> dict of str to float
-        Measures of a cell's result as the agent wrote it; units in the names.
-    published : Published, optional
-        The report in the words of a mail about it.
+    * ``name``: lower-case identifier; also the name of the module.
+    * ``title``: one line for people.
+    * ``source``: where the report is: a seed file, a thread, a commit.
+    * ``treatment``: the factor whose levels are each compared with the control, in which it is
+      None.
+    * ``control``: what the control is called in legends, axis ticks, captions and tables.
+    * ``factors``: all factors, the treatment among them. Every pathology has the factor
+      ``intervention`` besides (`iolab.pathology.interventions`); where a grid or a condition does
+      not name it, nothing is changed.
+    * ``profiles``: at least smoke, quick and full.
+    * ``claims``: what the report says.
+    * ``cell`` (of a condition, a profile and the cell's own source of seeds): the agent's devices,
+      file system, cgroup and work.
+    * ``machine`` (of the levels of the boot factors): the virtual machine of a block.
+    * ``boot_factors``: factors that are fixed for a whole boot.
+    * ``preregistered``: conditions declared before measuring: p-values are corrected for these.
+    * ``notebook``: file name of the notebook that makes its page: one of iolab's, or a path beside
+      the file or module that defines it. By default a page that suits any pathology.
+    * ``recording``: what trace-cmd records of a recorded cell.
+    * ``from_trace``: measures of the mechanism in a recorded trace; units in the names.
+    * ``from_counters``: measures of a cell's result as the agent wrote it; units in the names.
+    * ``published``: the report in the words of a mail about it.
 
-    Raises
-    ------
-    UserError
-        If a name, a level, a profile or a claim does not fit the factors; it names which.
+    Raises UserError if a name, a level, a profile or a claim does not fit the factors; it names
+    which.
     """
 
     name: str

@@ -16,7 +16,7 @@ from guestprof.flame import differential_flame
 from iolab import shown
 from iolab.figures.effects import attribution
 from iolab.figures.panels import condition_text
-from iolab.figures.save import CLOCKS, save_figure
+from iolab.figures.save import clocks_text, save_figure
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
@@ -146,8 +146,7 @@ def publish_attribution(
     names = [n for n in pathology.factors if n != pathology.treatment]
     levels = {n: plain[n].iloc[0] for n in names if n != INTERVENTION}
     parts.append(f"Control: {pathology.control}. Fixed: {condition_text(pathology, levels)}.")
-    parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(cells["clock"].unique())]
-    text = " ".join(parts)
+    text = " ".join([*parts, *clocks_text(cells)])
     if folder is not None:
         save_figure(figure, Path(folder), "attribution", caption=text)
     return text

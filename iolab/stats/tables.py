@@ -30,7 +30,6 @@ from iolab.stats.conditions import (
 from iolab.stats.estimates import (
     CONFIDENCE,
     Estimate,
-    Floats,
     estimate,
     from_zero,
     t_interval,
@@ -160,7 +159,10 @@ def mean_table(
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.agg(n=("y", "size"), cells=("cells", "sum")).reset_index()
     values = [group["y"].to_numpy(dtype=np.float64) for _, group in grouped]
-    table[["mean", "low", "high"]] = np.array([_mean_from_zero(y, confidence) for y in values])
+    intervals = [(y, *t_interval(y, confidence)) for y in values]
+    table[["mean", "low", "high"]] = np.array(
+        [(mean, *from_zero(y, low, high)) for y, mean, low, high in intervals]
+    )
     table = table.assign(confidence=confidence, missing=[what_is_missing(y) for y in values])
     measured = cells[~cells["recorded"]]
     lost = [
@@ -281,11 +283,6 @@ def region_table(
     treated = table[pathology.treatment].notna()
     table = table[columns].assign(effect=effect.mask(~treated, False))
     return in_kernel_order(table, cell_columns(kept))
-
-
-def _mean_from_zero(y: Floats, confidence: float) -> tuple[float, float, float]:
-    mean, low, high = t_interval(y, confidence)
-    return (mean, *from_zero(y, low, high))
 
 
 def _without_pairs(
