@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Figures of effects, regions, cells, traces, verdicts and comparisons, and how they are saved.
 
-Each is one or two columns of a paper wide. UserError says that there is nothing to draw or that
-cells mix what may not be pooled, MissingEventError that a trace lacks an event of the scheduler.
+Each is one or two columns of a paper wide. `cells` are those of one pathology, clock and target.
+`traces` have a label each, the control first. `lanes` have, from top to bottom, a name and a
+pattern for the comm of tasks.
+
+UserError says that there is nothing to draw or that cells mix what may not be pooled,
+MissingEventError that a trace lacks an event of the scheduler.
 """
 
 from __future__ import annotations

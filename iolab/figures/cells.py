@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,23 +14,18 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import (
-    FuncFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-    PercentFormatter,
-    StrMethodFormatter,
-)
+from matplotlib.ticker import LogLocator, MaxNLocator, PercentFormatter
 
 from iolab.figures.panels import (
     grid_of,
     kernel_grid,
     label_empty_panel,
     level_names,
+    log_time_axis,
     name_categories,
     outer_labels,
     panels_of,
+    share_axis,
     tick_name,
     title_panel,
 )
@@ -45,7 +40,7 @@ from iolab.stats.conditions import (
 from iolab.stats.tables import mean_table
 from iolab_base.errors import UserError
 
-__all__ = ["block_figure", "cost_split", "cpu_split", "latency_ecdf", "path_breakdown"]
+__all__ = ["block_figure", "cpu_split", "latency_ecdf", "path_breakdown"]
 
 _BLUE, _ORANGE = sns.color_palette("colorblind")[:2]
 # Uses of the measured core: column, name, colour, hatch.
@@ -63,11 +58,6 @@ def cpu_split(cells: pd.DataFrame) -> Figure:
 
     There is a bar for the control and one for each level of the treatment, and a panel for each
     kernel and condition. The shares are means over boots.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -83,13 +73,15 @@ def cpu_split(cells: pd.DataFrame) -> Figure:
         if rows.empty:
             label_empty_panel(axes)
             continue
-        x = [0 if pd.isna(v) else 1 + levels.index(v) for v in rows[pathology.treatment]]
-        bottom = np.zeros(len(rows))
-        for share, _, colour, hatch in _SHARES:
-            height = tables[share].loc[rows.index, "mean"].clip(lower=0).to_numpy(dtype=np.float64)
-            style: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4}
-            axes.bar(x, height, 0.8, bottom, color=colour, hatch=hatch, **style)
-            bottom += height
+        style: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4}
+        bars = [
+            (
+                tables[share].loc[rows.index, "mean"].clip(lower=0),
+                {"color": colour, "hatch": hatch, **style},
+            )
+            for share, _, colour, hatch in _SHARES
+        ]
+        _stack(axes, rows[pathology.treatment], levels, bars, width=0.8)
         axes.set_ylim(0, 1.01)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     outer_labels(grid, pathology.factors[pathology.treatment].label, "share of the core")
@@ -107,19 +99,30 @@ def cpu_split(cells: pd.DataFrame) -> Figure:
     return figure
 
 
+def _stack(
+    axes: Axes,
+    of_level: pd.Series,
+    levels: list[Any],
+    bars: Sequence[tuple[pd.Series, dict[str, Any]]],
+    *,
+    width: float,
+) -> None:
+    """Draw stacked bars, the control's first, each part by its heights and its style."""
+    x = [0 if pd.isna(level) else 1 + levels.index(level) for level in of_level]
+    bottom = np.zeros(len(x))
+    for heights, style in bars:
+        height = heights.to_numpy(dtype=np.float64)
+        axes.bar(x, height, width, bottom, **style)
+        bottom += height
+
+
 @styled
 def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
     """Draw the share of I/Os completed within a time, in the control and at each level.
 
-    The histograms of a condition's valid cells are added up, so each I/O counts once. There is a
-    panel for each kernel and condition.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target.
-    latency : DataFrame
-        Histograms of completion latencies: cell, bin_ns, count.
+    `latency` has histograms of completion latencies: cell, bin_ns, count. Those of a condition's
+    valid cells are added up, so each I/O counts once. There is a panel for each kernel and
+    condition.
     """
     kept = comparable_cells(cells)
     pathology = pathology_of(kept)
@@ -141,7 +144,8 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
             curve = rows[of_level.isna() if level is None else of_level == level]
             share = curve["count"].cumsum() / curve["count"].sum()
             axes.step(curve["bin_ns"] / 1e6, share, where="post", **style)
-        _latency_axes(axes)
+        log_time_axis(axes, LogLocator(subs=(1, 2, 5)))
+        share_axis(axes)
     outer_labels(grid, "completion latency (ms, log scale)", "I/Os completed")
     names = level_names(pathology, levels)
     handles = [
@@ -151,25 +155,11 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
     return figure
 
 
-def _latency_axes(axes: Axes) -> None:
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(0, 1.02)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-
-
 @styled
 def block_figure(cells: pd.DataFrame) -> Figure:
     """Draw one block's cells in the order measured: IOPS, pairs linked, invalid cells crossed out.
 
     Colour is the treatment's level, black the control; the marker is what else varies.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one block, valid or not.
     """
     if cells.empty or cells["block"].nunique() != 1:
         raise UserError("this figure shows the cells of exactly one block")
@@ -236,15 +226,9 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
 def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
     """Draw where an I/O's time went, in the control and at each level, as stacked means.
 
-    The means are over the I/Os whose whole path is in a trace, then over the recorded cells. There
-    is a panel for each kernel and what else varies.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    mechanism : DataFrame
-        Measures of the cells: cell, measure, value; those of the path are named ``path_…_ns``.
+    `mechanism` has the measures of the cells: cell, measure, value; those of the path are named
+    ``path_…_ns``. The means are over the I/Os whose whole path is in a trace, then over the
+    recorded cells. There is a panel for each kernel and what else varies.
     """
     wide = mechanism.pivot(index="cell", columns="measure", values="value")
     recorded = cells[cells["valid"] & cells["recorded"]].merge(
@@ -258,6 +242,7 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
     means = recorded.groupby(by, dropna=False)[segments].mean().reset_index()
     panels = panels_of(in_kernel_order(means, by), pathology, always=["kernel"])
     figure, grid = grid_of(len(panels), 1, height_in=1.9)
+    styles = _part_styles()
     names = [pathology.control, *map(tick_name, levels)]
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
         title_panel(axes, title)
@@ -266,15 +251,13 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
             # A kernel that completes these writes without a worker has no such path.
             label_empty_panel(axes, "no path through a worker")
             continue
-        x = [0 if pd.isna(v) else 1 + levels.index(v) for v in rows[pathology.treatment]]
-        bottom = np.zeros(len(rows))
-        for part, style in _part_styles().items():
-            columns = [f"path_{name}" for name in _PARTS[part]]
-            height = rows[columns].sum(axis=1).to_numpy() / 1e6
-            axes.bar(x, height, 0.75, bottom, **style)
-            bottom += height
+        bars = [
+            (rows[[f"path_{name}" for name in _PARTS[part]]].sum(axis=1) / 1e6, style)
+            for part, style in styles.items()
+        ]
+        _stack(axes, rows[pathology.treatment], levels, bars, width=0.75)
     outer_labels(grid, pathology.factors[pathology.treatment].label, "mean time of an I/O (ms)")
-    legend(figure, [Patch(label=part, **style) for part, style in _part_styles().items()])
+    legend(figure, [Patch(label=part, **style) for part, style in styles.items()])
     return figure
 
 
@@ -285,57 +268,3 @@ def _part_styles() -> dict[str, dict[str, Any]]:
         part: {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.3}
         for part, colour, hatch in zip(_PARTS, colours, hatches, strict=True)
     }
-
-
-# Okabe and Ito's colours and greys, with a hatch for readers who see no colour.
-_LOOKS = {
-    "user": ("#56b4e9", ""),
-    "submit": ("#0072b2", ""),
-    "complete": ("#009e73", ""),
-    "memory": ("#999999", ""),
-    "schedule": ("#d55e00", ""),
-    "wake": ("#e69f00", "//"),
-    "cgroup": ("#cc79a7", "\\\\"),
-    "timer": ("#f0e442", ".."),
-    "idle": ("#ffffff", ""),
-    "other": ("#dddddd", "xx"),
-}
-
-
-@styled
-def cost_split(
-    costs: pd.DataFrame, label: str = "instructions per I/O (ns of virtual time)"
-) -> Figure:
-    """Draw what an I/O costs in several conditions, as stacked bars by subsystem.
-
-    `costs` has a row for each condition, named by its index, and columns among
-    `guestprof.profile.KINDS`, as from `iolab.stats.profiles.subsystem_table`. Two columns of a
-    paper wide. Raises UserError if there is nothing to draw.
-    """
-    kinds = [name for name in _LOOKS if name in costs.columns and costs[name].any()]
-    if costs.empty or not kinds:
-        raise UserError("there are no costs to draw: observe a cell first")
-    figure = Figure(figsize=(DOUBLE_IN, 0.9 + 0.28 * len(costs)), layout="constrained")
-    axes = figure.subplots()
-    left = np.zeros(len(costs))
-    for name in kinds:
-        colour, hatch = _LOOKS[name]
-        width = costs[name].fillna(0.0).to_numpy(dtype=np.float64)
-        style: dict[str, Any] = {"edgecolor": "0.4", "linewidth": 0.4}
-        axes.barh(range(len(costs)), width, 0.75, left, color=colour, hatch=hatch, **style)
-        left += width
-    for n, whole in enumerate(left):
-        axes.text(whole, n, f" {whole:,.0f}", va="center", fontsize=7)
-    axes.set_yticks(range(len(costs)), [str(name) for name in costs.index])
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.1 * left.max())
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.set_xlabel(label)
-    patches = [
-        Patch(facecolor=_LOOKS[name][0], hatch=_LOOKS[name][1], edgecolor="0.4", label=name)
-        for name in kinds
-    ]
-    legend(figure, patches)
-    return figure

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from iolab.figures.panels import (
     TreatmentAxis,
     check_numeric,
+    draw_intervals,
     grid_of,
     level_names,
     outer_labels,
@@ -39,17 +40,7 @@ Contrast = Literal["mean", "ratio"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A published point to compare with.
-
-    Parameters
-    ----------
-    level : int
-        Level of the treatment.
-    value : float
-        What was published for it, in the figure's unit.
-    label : str
-        Its name in the legend.
-    """
+    """A published point: the treatment's level, the value in the figure's unit, its legend."""
 
     level: int
     value: float
@@ -92,25 +83,12 @@ def by_treatment(
 
     The control is apart at the left, the axis of the levels is logarithmic. There is a panel for
     each condition that varies besides, and a colour and marker for each kernel. Bars are t
-    intervals on the boots' means.
+    intervals on the boots' means, at `confidence` (0..1).
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target.
-    value : str
-        Column to draw.
-    label : str
-        Label of the y axis, with the unit.
-    contrast : {"mean", "ratio"}
-        The mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A
-        pairs stand for the control.
-    line : (float, str), optional
-        A value to compare with, and its name in the legend.
-    reference : Reference, optional
-        A published point.
-    confidence : float
-        Level of the intervals, 0 to 1.
+    `value` is a column of the cells, `label` that of the y axis, with the unit. The contrast is the
+    mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A pairs stand
+    for the control. `line` is a value to compare with and its name in the legend, `reference` a
+    published point.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -153,12 +131,7 @@ def by_kernel(
     """Draw a value, or its ratio to the control, kernel by kernel: the control, then each level.
 
     There is a panel for each condition that varies besides, and a colour and marker for each level
-    of the treatment. Bars are t intervals on the boots' means.
-
-    Parameters
-    ----------
-    cells, value, label, contrast, line, confidence
-        As for `by_treatment`.
+    of the treatment. Parameters and bars are those of `by_treatment`.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -173,7 +146,10 @@ def by_kernel(
             of_level = panel[pathology.treatment]
             rows = panel[of_level.isna() if level is None else of_level == level]
             aside = 0.8 / len(styles) * (index - len(levels) / 2)
-            _draw_kernels(axes, rows, kernels, aside, style)
+            # Each point is beside its kernel's tick.
+            x = [kernels.index(kernel) + aside for kernel in rows["kernel"]]
+            draw_intervals(axes, x, rows, color=style["color"])
+            axes.plot(x, rows["y"].to_numpy(np.float64), linestyle="", zorder=4, **style)
         axes.set_xticks(range(len(kernels)), kernels)
         axes.set_xlim(-0.6, len(kernels) - 0.4)
         title_panel(axes, title)
@@ -189,17 +165,6 @@ def by_kernel(
         handles.append(Line2D([], [], label=line[1], **_LINE))
     legend(figure, handles)
     return figure
-
-
-def _draw_kernels(
-    axes: Axes, rows: pd.DataFrame, kernels: list[str], aside: float, style: dict[str, Any]
-) -> None:
-    """Draw a level's points with their bars, each beside its kernel's tick."""
-    x = [kernels.index(kernel) + aside for kernel in rows["kernel"]]
-    y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
-    reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
-    axes.errorbar(x, y, reach, fmt="none", color=style["color"], elinewidth=1, capsize=2)
-    axes.plot(x, y, linestyle="", zorder=4, **style)
 
 
 def _start_at_zero(axes: Axes) -> None:
@@ -229,20 +194,9 @@ _CONTRASTS = {
 def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> Figure:
     """Draw each claim's value under each intervention, the furthest from its baseline first.
 
-    Parameters
-    ----------
-    table : DataFrame
-        A table of `iolab.stats.attribution`.
-    claims : list of Claim
-        The claims in it: a panel each.
-    most : int, optional
-        Rows at most; those that move least are left out.
-
-    Returns
-    -------
-    Figure
-        Two columns of a paper wide. Filled marks with intervals are confirmed in fresh boots,
-        hollow ones were screened only.
+    `table` is one of `iolab.stats.attribution`, with a panel for each of its `claims`. It has at
+    most `most` rows: those that move least are left out. Filled marks with intervals are confirmed
+    in fresh boots, hollow ones were screened only.
     """
     kept = table[table["n"] > 0]
     if kept.empty:

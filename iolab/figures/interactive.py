@@ -47,18 +47,9 @@ _LEAST_PX: Final = 360
 class Timeline:
     """A timeline, which a notebook displays and `save` writes as a page.
 
-    Parameters
-    ----------
-    inside : str
-        The HTML document of the timeline itself.
-    title : str
-        What it is called.
-    caption : str
-        What it shows, and which part of the traces it holds.
-    height_px : int
-        Its height.
-    links : str
-        HTML of the links to the same windows for Perfetto.
+    ``inside`` is the HTML document of the timeline itself, ``links`` the HTML of the links to the
+    same windows for Perfetto. ``caption`` says what it shows, and which part of the traces it
+    holds.
     """
 
     inside: str
@@ -83,18 +74,7 @@ class Timeline:
         return data, {SCRIPTS: script_hashes(self.inside)}
 
     def save(self, path: str | Path) -> Path:
-        """Write the timeline as one HTML page that asks for no other file.
-
-        Parameters
-        ----------
-        path : str or Path
-            The page.
-
-        Returns
-        -------
-        Path
-            The page.
-        """
+        """Write the timeline as one HTML page that asks for no other file, and return its path."""
         head = f'<main class="page"><h1>{html.escape(self.title)}</h1>'
         page = self.inside.replace("<main>", head, 1)
         page = page.replace("</main>", f"{_below(self.caption, self.links)}</main>", 1)

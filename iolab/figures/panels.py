@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN, Figure, kernel_style
 from iolab.pathology.base import Pathology
@@ -24,13 +25,16 @@ __all__ = [
     "axis_number",
     "check_numeric",
     "condition_text",
+    "draw_intervals",
     "grid_of",
     "kernel_grid",
     "label_empty_panel",
     "level_names",
+    "log_time_axis",
     "name_categories",
     "outer_labels",
     "panels_of",
+    "share_axis",
     "tick_name",
     "title_panel",
 ]
@@ -153,6 +157,28 @@ def label_empty_panel(axes: Axes, why: str = "not measured") -> None:
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color="0.4")
 
 
+def draw_intervals(axes: Axes, x: npt.ArrayLike, rows: pd.DataFrame, **style: Any) -> None:
+    """Draw a bar from low to high through each row's y."""
+    y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
+    # Rounding may put an end of a collapsed interval a hair beyond its centre.
+    reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
+    axes.errorbar(x, y, reach, fmt="none", elinewidth=1, capsize=2, **style)
+
+
+def share_axis(axes: Axes) -> None:
+    """Let a panel's y axis run from nothing to the whole, in percent."""
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def log_time_axis(axes: Axes, locator: LogLocator) -> None:
+    """Make a panel's x axis logarithmic, with plain numbers where the locator puts ticks."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
 def check_numeric(pathology: Pathology, levels: Sequence[int]) -> None:
     """Raise UserError unless the treatment's levels have a place on a logarithmic axis."""
     name = pathology.treatment
@@ -199,13 +225,9 @@ class TreatmentAxis:
         step = min(self.step, 0.6 * self.gap / len(kernels))
         aside = step * (kernels.index(kernel) - (len(kernels) - 1) / 2)
         x = np.where(apart, self.left, np.log10(levels)) + aside
-        y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
+        y = rows["y"].to_numpy(np.float64)
         style = kernel_style(kernel, kernels)
         colour = style["color"]
         self.axes.plot(x[~apart], y[~apart], linestyle=style["linestyle"], color=colour)
-        # Rounding may put an end of a collapsed interval a hair beyond its centre.
-        reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
-        self.axes.errorbar(
-            x, y, reach, fmt="none", color=colour, elinewidth=1.0, capsize=2, zorder=3
-        )
+        draw_intervals(self.axes, x, rows, color=colour, zorder=3)
         self.axes.plot(x, y, style["marker"], color=colour, mec="white", mew=0.3, zorder=4)

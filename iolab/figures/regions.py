@@ -58,18 +58,10 @@ _MOST_COLUMNS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class PublishedPoint:
-    """A published point on a map.
+    """A published point on a map: its kernel, its place, and its name in the legend.
 
-    Parameters
-    ----------
-    kernel : str
-        The kernel it was published for.
-    x, level : int
-        Its level of the factor of the x axis, and of the treatment.
-    row : int
-        Its level of the factor that makes the panels.
-    label : str
-        Its name in the legend.
+    ``x`` and ``level`` are its levels of the x axis's factor and of the treatment, ``row`` that of
+    the factor that makes the panels.
     """
 
     kernel: str
@@ -97,67 +89,34 @@ def region_iops(
 ) -> Figure:
     """Map the ratio of IOPS to the control's over the treatment and another factor.
 
-    The line runs between tiles whose whole interval lies below `IOPS_LOST` and the
-    others. The strip below is the control, compared with itself.
+    The line runs between tiles whose whole interval lies below `IOPS_LOST` and the others. The
+    strip below is the control, compared with itself.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target, without side experiments, such as
-        `iolab.stats.tables.crossed_cells` returns.
-    x : str
-        The numeric factor of the x axis; the y axis is the treatment's.
-    by : str
-        A factor of which each level has panels of its own, as each kernel has.
-    published : PublishedPoint, optional
-        A published point, marked in its panel.
+    `cells` are without side experiments, such as `iolab.stats.tables.crossed_cells` returns. `x` is
+    the numeric factor of the x axis; the y axis is the treatment's. Each level of the factor `by`
+    has panels of its own, as each kernel has. A published point is marked in its panel.
     """
     table = region_table(cells, "iops", "ratio", limit=IOPS_LOST)
     reach = max(0.1, np.ceil(10 * float((table["y"] - 1).abs().max())) / 10)
-    return _draw(
-        cells,
-        table,
-        _Map(
-            x,
-            by,
-            _RATIOS,
-            Normalize(1 - reach, 1 + reach),
-            f"IOPS, relative to {pathology_of(cells).control}",
-            f"IOPS lost: interval below {IOPS_LOST:g}",
-        ),
-        published,
-    )
+    label = f"IOPS, relative to {pathology_of(cells).control}"
+    border = f"IOPS lost: interval below {IOPS_LOST:g}"
+    norm = Normalize(1 - reach, 1 + reach)
+    return _draw(cells, table, _Map(x, by, _RATIOS, norm, label, border), published)
 
 
 @styled
 def region_switches(
     cells: pd.DataFrame, x: str, by: str, published: PublishedPoint | None = None
 ) -> Figure:
-    """Map context switches per I/O over the treatment and another factor.
+    """Map context switches per I/O over the treatment and another factor; else as `region_iops`.
 
     The line runs between tiles of more than one switch per I/O and the others. The strip below is
     the control.
-
-    Parameters
-    ----------
-    cells, x, by, published
-        As for `region_iops`.
     """
     table = region_table(cells, "switches_per_io", "mean")
     most = max(2.0, float(table["y"].max()))
-    return _draw(
-        cells,
-        table,
-        _Map(
-            x,
-            by,
-            _COUNTS,
-            Normalize(0, most),
-            "context switches per I/O",
-            "more than 1 switch per I/O",
-        ),
-        published,
-    )
+    label, border = "context switches per I/O", "more than 1 switch per I/O"
+    return _draw(cells, table, _Map(x, by, _COUNTS, Normalize(0, most), label, border), published)
 
 
 def _draw(
@@ -284,16 +243,10 @@ class _Plane:
         colour = chosen.colours(chosen.norm(value))
         self.axes.add_patch(Rectangle(*place, facecolor=colour, edgecolor="0.8", linewidth=0.4))
         luminance = float(np.dot(colour[:3], (0.2126, 0.7152, 0.0722)))
-        self.axes.text(
-            float(np.sqrt(left * right)),
-            float(np.sqrt(low * high)),
-            f"{value:.2f}",
-            ha="center",
-            va="center",
-            fontsize=_LETTER_PT,
-            color="white" if luminance < 0.45 else "black",
-            zorder=6,
-        )
+        x, y = float(np.sqrt(left * right)), float(np.sqrt(low * high))
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": _LETTER_PT}
+        style["color"] = "white" if luminance < 0.45 else "black"
+        self.axes.text(x, y, f"{value:.2f}", zorder=6, **style)
 
     def _border(self, effect: dict[tuple[int, int], bool]) -> Iterator[tuple[Floats, Floats]]:
         """Yield the edges between tiles that show the effect and tiles that do not."""

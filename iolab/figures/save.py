@@ -20,7 +20,7 @@ from iolab.stats.tables import IOPS_LOST, mean_table, ratio_table
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write
 
-__all__ = ["CLOCKS", "caption", "save_figure"]
+__all__ = ["CLOCKS", "caption", "clocks_text", "save_figure"]
 
 # Neither dates nor versions: equal data give equal files.
 _METADATA: Final[dict[str, dict[str, Any]]] = {
@@ -94,25 +94,10 @@ _SAYS_OF_TRACES: Final = {
 
 
 def save_figure(figure: Figure, folder: Path, name: str, *, caption: str) -> list[Path]:
-    """Write NAME.png, NAME.svg, NAME.pdf, and the caption as NAME.txt.
+    """Write NAME.png, NAME.svg, NAME.pdf, and the caption as NAME.txt; return their paths.
 
-    The same figure gives the same bytes; each file is whole or absent.
-
-    Parameters
-    ----------
-    figure : Figure
-        The figure.
-    folder : Path
-        Where the files go; it is created if it is missing.
-    name : str
-        A plain file name, without a suffix.
-    caption : str
-        The caption.
-
-    Returns
-    -------
-    list of Path
-        The files.
+    The same figure gives the same bytes; each file is whole or absent. The folder is created if it
+    is missing.
     """
     if not name or Path(name).name != name:
         raise UserError(f"a figure's name is a plain file name, not {name!r}")
@@ -137,31 +122,15 @@ def caption(
     contrast: Literal["mean", "ratio"] = "mean",
     confidence: float = CONFIDENCE,
 ) -> str:
-    """Return the caption of a figure that was drawn from `cells`.
+    """Return the caption of a figure that was drawn from `cells`, one paragraph.
 
     It says what is shown, how the interval was made, how many boots and pairs, what the control is,
     which factors are fixed, which kernels there are and which could not run, the clock, and how
     many cells were invalid.
 
-    Parameters
-    ----------
-    name : str
-        The function of `iolab.figures` that drew it; any name if `says` is given.
-    cells : DataFrame
-        The cells it was drawn from, invalid ones too.
-    unavailable : DataFrame, optional
-        Kernels that could not run: kernel, reason.
-    says : str, optional
-        What a figure of `by_treatment` or `by_kernel` shows.
-    contrast : {"mean", "ratio"}
-        Its contrast.
-    confidence : float
-        Level of its intervals, 0 to 1.
-
-    Returns
-    -------
-    str
-        The caption, one paragraph.
+    `name` is the function of `iolab.figures` that drew it; any name if `says`, which is what a
+    figure of `by_treatment` or `by_kernel` shows, is given. `cells` has invalid cells too.
+    `unavailable` has kernels that could not run: kernel, reason.
     """
     kept = _drawn(name, cells)
     pathology = pathology_of(kept)
@@ -181,12 +150,17 @@ def caption(
     parts += [f"Control: {pathology.control}.", *_fixed(kept, pathology), _kernels(kept)]
     if unavailable is not None and not unavailable.empty:
         parts.append(f"Cannot run here: {', '.join(unavailable['kernel'])}.")
-    parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(kept["clock"].unique())]
+    parts += clocks_text(kept)
     invalid = int((~cells["valid"]).sum())
     if invalid:
         fate = "crossed out" if name == "block_figure" else "left out"
         parts.append(f"{invalid} of {len(cells)} cells invalid ({fate}).")
     return " ".join(parts)
+
+
+def clocks_text(cells: pd.DataFrame) -> list[str]:
+    """Return what a reader must know of each clock that measured the cells."""
+    return [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(cells["clock"].unique())]
 
 
 def _shown(name: str, pathology: Pathology) -> str:

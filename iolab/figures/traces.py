@@ -16,14 +16,16 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from iolab import measure
 from iolab.figures.lanes import WAITING, any_of, fits
 from iolab.figures.panels import (
     grid_of,
     label_empty_panel,
+    log_time_axis,
     outer_labels,
+    share_axis,
 )
 from iolab.figures.style import DOUBLE_IN, LINES, Figure, curve_styles, legend, styled
 from iolab_base.errors import UserError
@@ -42,24 +44,10 @@ Times = npt.NDArray[np.int64]
 
 
 def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
-    """Return the start of the window with the most switches into the last lane that runs.
+    """Return the start (ns) of the window with the most switches into the last lane that runs.
 
     A kernel may complete I/O without a kworker; then it is the lane above. The window starts a
     twentieth of its length before its first switch.
-
-    Parameters
-    ----------
-    trace : Trace
-        A trace with sched_switch.
-    length_ns : int
-        Length of the window in ns.
-    lanes : mapping of str to str
-        Patterns for the comm of tasks, by the name of their lane.
-
-    Returns
-    -------
-    int
-        Time of the trace in ns.
     """
     first, last = trace.span
     if last - first < length_ns:
@@ -89,17 +77,7 @@ def timeline(
 
     A full bar is a task on a CPU, a pale one a task that waits for a CPU after a wake-up, a hatched
     one a task that was preempted while runnable. An arrow goes from the waker to the task it wakes.
-
-    Parameters
-    ----------
-    traces : mapping of str to Trace
-        Traces by their label, the control first.
-    lanes : mapping of str to str
-        Patterns for the comm of tasks, by the name of their lane, from top to bottom.
-    length_ns : int
-        Length of the windows in ns.
-    starts_ns : mapping of str to int, optional
-        Where each window begins, in ns of its trace; by default `busiest`.
+    Each window begins at its label's `starts_ns`, in ns of its trace; by default at `busiest`.
     """
     figure = Figure(figsize=(DOUBLE_IN, 0.75 + 1.05 * len(traces)), layout="constrained")
     panels = figure.subplots(len(traces), 1, sharex=True, squeeze=False)[:, 0]
@@ -182,16 +160,11 @@ def _waits_of_each(traces: Mapping[str, Trace], pattern: str) -> dict[str, Times
     return found if any(waits.size for waits in found.values()) else {}
 
 
-def _share_axis(axes: Axes) -> None:
-    axes.set_ylim(0, 1.02)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-
-
-def _time_axis(axes: Axes) -> None:
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+def _draw_ecdf(axes: Axes, times: Times, per: float, style: dict[str, Any]) -> None:
+    """Draw the share of times that are over within a time, in units of `per` ns."""
+    share = np.arange(1, times.size + 1) / max(1, times.size)
+    axes.step(np.sort(times) / per, share, where="post", **style)
+    share_axis(axes)
 
 
 @styled
@@ -199,19 +172,10 @@ def waits_ecdf(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
     """Draw the share of waits for a CPU that were over within a time, a panel for each lane.
 
     A wait begins with a wake-up or a preemption, and ends on a CPU.
-
-    Parameters
-    ----------
-    traces : mapping of str to Trace
-        Traces by their label, the control first.
-    lanes : mapping of str to str
-        Patterns for the comm of tasks, by the name of their lane.
     """
 
     def draw(axes: Axes, waits: Times, trace: Trace, style: dict[str, Any]) -> None:
-        share = np.arange(1, waits.size + 1) / max(1, waits.size)
-        axes.step(np.sort(waits) / 1e3, share, where="post", **style)
-        _share_axis(axes)
+        _draw_ecdf(axes, waits, 1e3, style)
 
     labels = ("wait for the CPU (µs, log scale)", "waits that were over")
     return _figure_of_waits(traces, lanes, draw, labels)
@@ -222,11 +186,6 @@ def waits_histogram(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Fi
     """Draw how many waits for a CPU of each power of two there were per 1000 completed I/Os.
 
     Both axes are logarithmic; there is a panel for each lane.
-
-    Parameters
-    ----------
-    traces, lanes
-        As for `waits_ecdf`.
     """
     edges = 2.0 ** np.arange(8, 31)
 
@@ -256,7 +215,7 @@ def _figure_of_waits(
             continue
         for label, waits in found.items():
             draw(axes, waits, traces[label], styles[label])
-        _time_axis(axes)
+        log_time_axis(axes, LogLocator(numticks=12))
     outer_labels(grid, *labels)
     legend(figure, [Line2D([], [], label=label, **styles[label]) for label in traces])
     return figure
@@ -264,38 +223,29 @@ def _figure_of_waits(
 
 @styled
 def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Figure:
-    """Draw how long a task stayed on a CPU before it was moved on, by what moved it.
+    """Draw how long a task, by its comm, stayed on a CPU before it was moved on, by what moved it.
 
     There is a panel for each trace; a curve is the share of a cause's moves that came within a time
     of the move before.
-
-    Parameters
-    ----------
-    traces : mapping of str to Trace
-        Traces by their label.
-    task : str
-        The task's comm.
     """
     figure, grid = grid_of(len(traces), 1, height_in=1.8)
     colours = sns.color_palette("colorblind", len(measure.CAUSES))
-    handles: list[Artist] = []
+    styles = {
+        cause: {"color": colour, "linestyle": line}
+        for cause, colour, line in zip(measure.CAUSES, colours, LINES, strict=False)
+    }
     for axes, (label, trace) in zip(grid.flat, traces.items(), strict=True):
         moved = measure.migration_causes(trace)
         moved = moved[moved["comm"] == task].dropna(subset=["interval_ns"])
         axes.set_title(f"{label}: {len(moved)} moves")
         if moved.empty:
             label_empty_panel(axes, "never moved")
-        for cause, colour, style in zip(measure.CAUSES, colours, LINES, strict=False):
-            chosen = moved.loc[moved["cause"] == cause, "interval_ns"].astype("float64")
-            times = np.sort(chosen.to_numpy()) / 1e6
-            share = np.arange(1, times.size + 1) / max(1, times.size)
-            axes.step(times, share, where="post", color=colour, linestyle=style)
-        _time_axis(axes)
-        _share_axis(axes)
-    for cause, colour, style in zip(measure.CAUSES, colours, LINES, strict=False):
-        handles.append(Line2D([], [], color=colour, linestyle=style, label=cause))
+        for cause, style in styles.items():
+            times = moved.loc[moved["cause"] == cause, "interval_ns"].to_numpy("int64")
+            _draw_ecdf(axes, times, 1e6, style)
+        log_time_axis(axes, LogLocator(numticks=12))
     outer_labels(grid, "time since the task was moved last (ms, log scale)", "moves of that cause")
-    legend(figure, handles)
+    legend(figure, [Line2D([], [], label=cause, **style) for cause, style in styles.items()])
     return figure
 
 
@@ -303,14 +253,8 @@ def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Fi
 def turns_by_clump(traces: Mapping[str, Trace], one: str, other: str) -> Figure:
     """Draw the switches between two tasks per I/O, a point for each clump of completions.
 
-    A panel says so where no such `other` runs: a kernel may complete I/O without a kworker.
-
-    Parameters
-    ----------
-    traces : mapping of str to Trace
-        Traces by their label; a panel for each.
-    one, other : str
-        Regular expressions for the whole names of the tasks.
+    `one` and `other` are regular expressions for the whole names of the tasks. A panel says so
+    where no such `other` runs: a kernel may complete I/O without a kworker.
     """
     figure, grid = grid_of(len(traces), 1, height_in=1.8)
     colour = sns.color_palette("colorblind")[0]

@@ -42,13 +42,7 @@ _SAYS: Final = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?"
 
 @styled
 def verdict_grid(table: pd.DataFrame) -> Figure:
-    """Draw a row for each claim and a column for each kernel: the verdict with its interval.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of `iolab.stats.verdicts.verdict_table`.
-    """
+    """Draw the rows of `verdict_table`: a row for each claim and a column for each kernel."""
     if table.empty:
         raise UserError("there is no claim to judge")
     kernels = kernels_of(table)
@@ -101,20 +95,10 @@ _COMPARES: Final = (
 
 @styled
 def comparison_figure(table: pd.DataFrame) -> Figure:
-    """Draw a panel for each claim that was measured: here, and in virtual time.
+    """Draw each measured claim of `iolab.report.compare_clocks`: here, and in virtual time.
 
-    Each panel has the claim's own unit and its rule. A kernel has a row for each side; the row of
-    virtual time says whether they agree.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of `iolab.report.comparison.compare_clocks`.
-
-    Returns
-    -------
-    Figure
-        Two columns of a paper wide; where no claim was measured, an empty panel says so.
+    There is a panel for each, with the claim's own unit and its rule; an empty one says that there
+    is none. A kernel has a row for each side; the row of virtual time says whether they agree.
     """
     measured = table[table["estimate"].notna() | table["virtual_estimate"].notna()]
     claims = {claim.name: claim for claim in get_pathology(table["pathology"].iloc[0]).claims}
@@ -135,22 +119,7 @@ def comparison_figure(table: pd.DataFrame) -> Figure:
 
 
 def publish_comparison(table: pd.DataFrame, folder: Path | str | None = None) -> tuple[Figure, str]:
-    """Draw a comparison, and save it if a folder is given.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of `iolab.report.comparison.compare_clocks`.
-    folder : Path or str, optional
-        Where ``comparison.png``, ``.svg``, ``.pdf`` and ``.txt`` go.
-
-    Returns
-    -------
-    figure : Figure
-        As `comparison_figure` draws it.
-    caption : str
-        Its caption.
-    """
+    """Return `comparison_figure` and its caption; save them if a folder is given."""
     figure = comparison_figure(table)
     text = f"{_COMPARES} {CLOCKS['host']} {CLOCKS['virtual']}"
     if folder is not None:

@@ -251,7 +251,6 @@ AIO_MIGRATION = Pathology(
             recorded=_RECORDED,
         ),
     },
-    boot_factors=(),
     claims=(
         _claim("(a) 512 B at default settings", 512, "default"),
         _claim("(b) 4 KiB at the report's settings", 4096, "published"),
@@ -268,7 +267,6 @@ AIO_MIGRATION = Pathology(
             secondary=True,
         ),
     ),
-    preregistered=(),
     cell=_cell,
     machine=_machine,
     recording=_RECORDING,

@@ -65,38 +65,26 @@ _RULE: Final = (
 class Profile:
     """How much of a pathology is measured.
 
-    Parameters
-    ----------
-    kernels : tuple of tuple of str
-        Alternatives: of each tuple the first kernel that can run here is measured.
-    boots : int
-        Number of blocks on each kernel, the replicates of the statistics.
-    grids : tuple of mapping of str to tuple
-        Levels of every factor; each grid is crossed in full. The control is added beside each
-        treatment.
-    grid_boots : tuple of int
-        Number of boots, from the first, in which each of `grids` is measured; empty: in all. A map
-        of where an effect begins and ends needs fewer than the conditions of the claims.
-    control_boots : int, optional
-        Number of boots, from the first, in which controls are measured; by default in all, and 0
-        for none. A claim of the treated value alone does without.
-    ramp_ms, runtime_ms : int
-        Ramp and measured time of a job that runs for a time; 0 where a cell is a number of writes.
-        ``runtime_ms`` counts from the job's start, so that it includes the ramp.
-    recorded : mapping of str to tuple
-        Levels of conditions that are measured once more with tracing, control and treatment.
-    recorded_boots : int
-        Number of boots, from the first, in which they are.
-    recorded_control_boots : int, optional
-        Number of boots, from the first, in which their controls are, too; by default in all of
-        these. A claim of the treated value alone needs no trace of the control.
-    repeats_control : bool
-        Whether each control has an A/A pair: two controls, one after the other.
+    * ``kernels``: alternatives; of each tuple the first kernel that can run here is measured.
+    * ``boots``: number of blocks on each kernel, the replicates of the statistics.
+    * ``grids``: levels of every factor; each grid is crossed in full. The control is added beside
+      each treatment.
+    * ``grid_boots``: number of boots, from the first, in which each of ``grids`` is measured;
+      empty: in all. A map of where an effect begins and ends needs fewer than the conditions of the
+      claims.
+    * ``control_boots``: number of boots, from the first, in which controls are measured; by default
+      in all, and 0 for none. A claim of the treated value alone does without.
+    * ``ramp_ms``, ``runtime_ms``: ramp and measured time of a job that runs for a time; 0 where a
+      cell is a number of writes. The time counts from the job's start, so that it includes the
+      ramp.
+    * ``recorded``: levels of conditions that are measured once more with tracing, control and
+      treatment.
+    * ``recorded_boots``: number of boots, from the first, in which they are.
+    * ``recorded_control_boots``: number of boots, from the first, in which their controls are, too;
+      by default in all of these. A claim of the treated value alone needs no trace of the control.
+    * ``repeats_control``: whether each control has an A/A pair: two controls, one after the other.
 
-    Raises
-    ------
-    UserError
-        If there is no kernel, boot or grid, or the times cannot be meant.
+    Raises UserError if there is no kernel, boot or grid, or the times cannot be meant.
     """
 
     kernels: tuple[tuple[str, ...], ...]
@@ -166,16 +154,9 @@ class Profile:
 class Machine:
     """What a block's cells share: the virtual machine and the kernel modules loaded at its start.
 
-    Parameters
-    ----------
-    cpus, memory_mib : int
-        Size of the virtual machine.
-    modules : tuple of str
-        Kernel modules to load, in this order.
-    cpu : int
-        The core that jobs are pinned to.
-    coalesced_timers : bool
-        Boot without high-resolution timers, so that null_blk completes at the tick.
+    ``modules`` are loaded in this order. ``cpu`` is the core that jobs are pinned to. With
+    ``coalesced_timers`` the kernel has no high-resolution timers, so that null_blk completes at the
+    tick.
     """
 
     cpus: int
@@ -193,26 +174,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class Published:
-    """A published report.
+    """A published report, in the words of a mail about it.
 
-    Parameters
-    ----------
-    citation : str
-        Author, subject and date, as far as the report itself gives them.
-    subject : str
-        What happens, as a phrase of a mail's subject: "direct I/O completion kworker ping-pong".
-    happens : str
-        What happens, in the kernel's own nouns: the sentence that a mail begins with.
-    links : tuple of str
-        Addresses and commits that the report names; nothing else.
-    measures : tuple of str
-        Columns and measures that show the mechanism, in the order of a mail's table.
-    stack : str
-        Where it happens, as the report's own stack shows it.
-    claim : str
-        The default claim of a mail; "" chooses among the reproduced ones.
-    treated : mapping of str to str
-        Levels of the treatment in words for readers who do not know the pathology.
+    * ``citation``: author, subject and date, as far as the report itself gives them.
+    * ``subject``: what happens, as a phrase of a mail's subject: "direct I/O completion kworker
+      ping-pong".
+    * ``happens``: what happens, in the kernel's own nouns: the sentence that a mail begins with.
+    * ``links``: addresses and commits that the report names; nothing else.
+    * ``measures``: columns and measures that show the mechanism, in the order of a mail's table.
+    * ``stack``: where it happens, as the report's own stack shows it.
+    * ``claim``: the default claim of a mail; "" chooses among the reproduced ones.
+    * ``treated``: levels of the treatment in words for readers who do not know the pathology.
     """
 
     citation: str
@@ -272,10 +244,8 @@ class Pathology:
     translation : tuple of Row, optional
         What became of a fio job of the user's own, option by option.
 
-    Raises
-    ------
-    UserError
-        If a name, a level, a profile or a claim does not fit the factors; it names which.
+    Raises UserError if a name, a level, a profile or a claim does not fit the factors; it names
+    which.
     """
 
     name: str
@@ -285,11 +255,11 @@ class Pathology:
     control: str
     factors: Mapping[str, Factor]
     profiles: Mapping[str, Profile]
-    boot_factors: tuple[str, ...]
     claims: tuple[Claim, ...]
-    preregistered: tuple[Condition, ...]
     cell: Callable[[Condition, Profile, random.Random], Cell]
     machine: Callable[[Condition], Machine]
+    boot_factors: tuple[str, ...] = ()
+    preregistered: tuple[Condition, ...] = ()
     notebook: str = EXPERIMENT
     recording: Recording | None = None
     from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})

@@ -307,7 +307,6 @@ BFQ_IDLING = Pathology(
             recorded_boots=6,
         ),
     },
-    boot_factors=(),
     claims=(
         _collapse(
             "throughput collapses",
@@ -390,7 +389,6 @@ BFQ_IDLING = Pathology(
             io_scheduler="mq-deadline",
         ),
     ),
-    preregistered=(),
     cell=_cell,
     machine=_machine,
     recording=_RECORDING,

@@ -61,44 +61,28 @@ class Claim:
     A claim is reproduced where the whole interval lies beyond its limit on the claimed side, not
     reproduced where the whole interval lies on the other side, inconclusive otherwise.
 
-    Parameters
-    ----------
-    name : str
-        Short name, unique within the pathology.
-    kind : {"mechanism", "magnitude"}
-        Whether the kernel does what the report describes, or by how much it hurts.
-    statement : str
-        What the report says, in one sentence.
-    condition : mapping of str to level
-        Levels of the treated cell; the control differs in the treatment alone.
-    value : str
-        A column of the cells, or a measure of the pathology; its unit is in the name.
-    contrast : {"ratio", "difference", "treated"}
-        What is judged: treated / control, treated - control, or the treated value.
-    above, below : float, optional
-        The limit, in the unit of the contrast. Left away, it is `limit_of` the published
-        number.
-    published : float, optional
-        What the report gives for the contrast; of a range, the end nearer to no effect.
-    without : float, optional
-        The contrast without the effect: 1 for a ratio and 0 else, if it is left away.
-    why : str
-        Where a limit comes from that is not the published number's.
-    scale : {"linear", "log"}
-        How boots are averaged for a treated value: as they are, or as logarithms (a geometric
-        mean), for what is positive and skewed. A ratio is always averaged in logarithms.
-    requires : str
-        Why this kind of machine cannot decide it; then the verdict is "cannot run here".
-    cures : str
-        Name of the claim that this cure undoes. Where that claim is not reproduced, there
-        is nothing to cure, and the verdict is "not applicable".
-    secondary : bool
-        Negative controls, cures and by-products: judged, but no part of the pathology's verdict.
+    * ``name``: short name, unique within the pathology.
+    * ``kind``: whether the kernel does what the report describes, or by how much it hurts.
+    * ``statement``: what the report says, in one sentence.
+    * ``condition``: levels of the treated cell; the control differs in the treatment alone.
+    * ``value``: a column of the cells, or a measure of the pathology; its unit is in the name.
+    * ``contrast``: what is judged: treated / control, treated - control, or the treated value.
+    * ``above``, ``below``: the limit, in the unit of the contrast. Left away, it is `limit_of` the
+      published number.
+    * ``published``: what the report gives for the contrast; of a range, the end nearer to no
+      effect.
+    * ``without``: the contrast without the effect: 1 for a ratio and 0 else, if it is left away.
+    * ``why``: where a limit comes from that is not the published number's.
+    * ``scale``: how boots are averaged for a treated value: as they are, or as logarithms (a
+      geometric mean), for what is positive and skewed. A ratio is always averaged in logarithms.
+    * ``requires``: why this kind of machine cannot decide it; then the verdict is "cannot run
+      here".
+    * ``cures``: name of the claim that this cure undoes. Where that claim is not reproduced, there
+      is nothing to cure, and the verdict is "not applicable".
+    * ``secondary``: negative controls, cures and by-products: judged, but no part of the
+      pathology's verdict.
 
-    Raises
-    ------
-    UserError
-        If a part is missing or unknown, or if there is not exactly one limit.
+    Raises UserError if a part is missing or unknown, or if there is not exactly one limit.
     """
 
     name: str

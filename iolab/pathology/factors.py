@@ -30,19 +30,11 @@ Grid = Mapping[str, tuple[int | str, ...]]
 class IntegerFactor:
     """A factor of whole numbers from `low` to `high`.
 
-    Parameters
-    ----------
-    low, high : int
-        Smallest and largest level.
-    label : str
-        What an axis of it is called, with the unit if it has one: ``"cpu.weight"``.
-    phrase : str
-        A level in words, with ``{}`` for its number: ``"{} jobs"``. By default the label, then the
-        number.
-    words : mapping of int to str
-        Levels that have words of their own: ``{1: "1 job"}``.
-    before : int or None
-        The level of results from before the pathology had this factor; with None they are refused.
+    ``label`` is what an axis of it is called, with the unit if it has one: ``"cpu.weight"``.
+    ``phrase`` is a level in words, with ``{}`` for its number (``"{} jobs"``), by default the
+    label, then the number. ``words`` are levels that have words of their own: ``{1: "1 job"}``.
+    ``before`` is the level of results from before the pathology had this factor; with None they are
+    refused.
     """
 
     low: int
@@ -76,20 +68,12 @@ class IntegerFactor:
 
 @dataclass(frozen=True)
 class CategoricalFactor:
-    """A factor of named levels.
+    """A factor of named levels, in the order of tables and figures.
 
-    Parameters
-    ----------
-    levels : tuple of str
-        The levels, in the order of tables and figures.
-    label : str
-        What an axis of it is called: ``"I/O scheduler"``.
-    phrase : str
-        A level in words, with ``{}`` for its name: ``"{} layout"``. By default the name alone.
-    words : mapping of str to str
-        Levels that have words of their own: ``{"default": "default tuning"}``.
-    before : str or None
-        The level of results from before the pathology had this factor; with None they are refused.
+    ``label`` is what an axis of it is called: ``"I/O scheduler"``. ``phrase`` is a level in words,
+    with ``{}`` for its name (``"{} layout"``), by default the name alone. ``words`` are levels that
+    have words of their own: ``{"default": "default tuning"}``. ``before`` is the level of results
+    from before the pathology had this factor; with None they are refused.
     """
 
     levels: tuple[str, ...]

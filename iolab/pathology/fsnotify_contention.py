@@ -151,7 +151,6 @@ FSNOTIFY_CONTENTION = Pathology(
         "study": _FULL.with_pairs(),
         "survey": replace(_FULL, boots=6, runtime_ms=600, repeats_control=True),
     },
-    boot_factors=(),
     claims=(
         _claim("libaio"),
         _claim("io_uring"),
@@ -166,7 +165,6 @@ FSNOTIFY_CONTENTION = Pathology(
             requires=_CORES,
         ),
     ),
-    preregistered=(),
     cell=_cell,
     machine=_machine,
     recording=_RECORDING,

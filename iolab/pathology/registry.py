@@ -93,18 +93,10 @@ _read: list[bool] = []
 def register(pathology: Pathology, notebook: Path | str | None = None) -> None:
     """Make a pathology known by its name in this process and in the pages that it makes.
 
-    Parameters
-    ----------
-    pathology : Pathology
-        The pathology. One that was registered by the same name is replaced, so that a cell of a
-        notebook may be run again.
-    notebook : Path or str, optional
-        The notebook of its page; by default ``pathology.notebook`` among iolab's own.
-
-    Raises
-    ------
-    UserError
-        If it is no pathology, its name is that of a built-in one, or there is no such notebook.
+    One that was registered by the same name is replaced, so that a cell of a notebook may be run
+    again. The notebook of its page is by default ``pathology.notebook`` among iolab's own. Raises
+    UserError if it is no pathology, its name is that of a built-in one, or there is no such
+    notebook.
     """
     if not isinstance(pathology, Pathology):
         raise UserError(f"register takes a Pathology, not {type(pathology).__name__}")
@@ -229,12 +221,8 @@ def pathology_names() -> list[str]:
 def pathologies() -> dict[str, Pathology]:
     """Return all known pathologies by name, built-in ones first.
 
-    A broken entry point is left out, with a warning that names it.
-
-    Raises
-    ------
-    UserError
-        If a file in ``IOLAB_PATHOLOGIES`` is broken: the user named it.
+    A broken entry point is left out, with a warning that names it. Raises UserError if a file in
+    ``IOLAB_PATHOLOGIES`` is broken: the user named it.
     """
     found = dict(PATHOLOGIES)
     for name in pathology_names():

@@ -363,7 +363,6 @@ WRITEBACK_KWORKER = Pathology(
             requires=_CORES,
         ),
     ),
-    preregistered=(),
     cell=_cell,
     machine=_machine,
     recording=_RECORDING,

@@ -16,7 +16,7 @@ from guestprof.flame import differential_flame
 from iolab import shown
 from iolab.figures.effects import attribution
 from iolab.figures.panels import condition_text
-from iolab.figures.save import CLOCKS, save_figure
+from iolab.figures.save import clocks_text, save_figure
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
@@ -52,20 +52,10 @@ _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 class Attribution:
     """What ``iolab why`` found of one pathology on one kernel.
 
-    Parameters
-    ----------
-    pathology, kernel : str
-        What was asked.
-    claims : list of Claim
-        The claims that were answered.
-    table : DataFrame
-        Columns of `iolab.stats.attribution.ATTRIBUTION_COLUMNS`.
-    screening : Dataset
-        The cells in which every intervention was tried.
-    confirmation : Dataset or None
-        The cells that decided; None where nothing was worth confirming.
-    fixed : list of str
-        What could not be tried, because the kernel does not let it change.
+    ``table`` has the columns of `iolab.stats.attribution.ATTRIBUTION_COLUMNS`, with rows for each
+    of ``claims``. ``screening`` has the cells in which every intervention was tried,
+    ``confirmation`` those that decided; None where nothing was worth confirming. ``fixed`` names
+    what could not be tried, because the kernel does not let it change.
     """
 
     pathology: str
@@ -158,8 +148,7 @@ def publish_attribution(
     parts.append(f"Control: {pathology.control}.")
     if fixed := condition_text(pathology, levels):
         parts.append(f"Fixed: {fixed}.")
-    parts += [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(cells["clock"].unique())]
-    text = " ".join(parts)
+    text = " ".join([*parts, *clocks_text(cells)])
     if folder is not None:
         save_figure(figure, Path(folder), "attribution", caption=text)
     return text
@@ -183,18 +172,7 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def attribution_text(table: pd.DataFrame) -> list[str]:
-    """Say what each intervention does, a line each; those that change nothing share one.
-
-    Parameters
-    ----------
-    table : DataFrame
-        A table of `iolab.stats.attribution`.
-
-    Returns
-    -------
-    list of str
-        Lines for people, claim by claim.
-    """
+    """Return lines that say what each intervention does; those without effect share one."""
     lines = []
     for claim, rows in table.groupby("claim", sort=False):
         baseline = rows["baseline"].iloc[0]

@@ -47,22 +47,10 @@ _UNKNOWN: Final = "unknown"
 def compare_with_virtual(
     data: Dataset, folder: Path | str | None = None, *, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """Compare data with virtual time, claim by claim.
+    """Compare data with the results in virtual time in a folder, as `compare_clocks`.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-    folder : Path or str, optional
-        A folder of results in virtual time; by default the reference data of the pathology.
-    confidence : float
-        Level of the intervals, 0 to 1.
-
-    Returns
-    -------
-    DataFrame
-        Rows of `compare_clocks`; none where the data are virtual time themselves, or where there
-        are no reference data of the pathology.
+    By default these are the reference data of the pathology. Without them, and for data in virtual
+    time, the table has no row.
     """
     if data.cells["clock"].eq("virtual").all():
         return pd.DataFrame(columns=list(COMPARISON_COLUMNS))
@@ -88,25 +76,11 @@ def compare_clocks(
     same scheduler, as far as both are known. Where virtual time lacks a kernel's name, a claim has
     a row for each kernel of virtual time, and none of them counts as the nearest.
 
-    Parameters
-    ----------
-    here : Dataset
-        Data of any clock.
-    virtual : Dataset
-        Data of the same pathology in virtual time.
-    confidence : float
-        Level of the intervals, 0 to 1.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel here, claim and kernel of virtual time. Columns: pathology, claim,
-        kind, secondary, rule; of here kernel, release, scheduler, estimate, low, high, n (boots, or
-        blocks of a machine that is not rebooted), verdict; the same of virtual time with
-        ``virtual_`` before them; same_scheduler (NA where one of the two is not known); change_of
-        ("ratio" for claims of a ratio, else "difference", in the claim's unit), change, change_low,
-        change_high (NaN between different kernels, or without replicates or spread); agreement (of
-        `AGREEMENTS`); reason (why it cannot be compared, or "").
+    The columns are `COMPARISON_COLUMNS`; those of virtual time begin with ``virtual_``. ``n``
+    counts boots, or blocks of a machine that is not rebooted. ``same_scheduler`` is NA where one of
+    the two is not known. ``change_of`` is "ratio" for claims of a ratio, else "difference", in the
+    claim's unit; the changes are NaN between different kernels, or without replicates or spread.
+    ``agreement`` is one of `AGREEMENTS`; ``reason`` says why it cannot be compared, or is "".
     """
     pathology, other = pathology_of(here.cells), pathology_of(virtual.cells)
     if other is not pathology:
@@ -128,18 +102,7 @@ def compare_clocks(
 
 
 def comparison_text(table: pd.DataFrame) -> Table:
-    """Format a comparison for a page.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of `compare_clocks`.
-
-    Returns
-    -------
-    Table
-        The table in words, with the counts of `AGREEMENTS` as its caption.
-    """
+    """Return rows of `compare_clocks` in words, with the counts of `AGREEMENTS` as the caption."""
     rows = pd.DataFrame(
         {
             "claim": table["claim"],

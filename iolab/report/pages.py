@@ -62,27 +62,10 @@ def publish(
     says: str | None = None,
     contrast: Literal["mean", "ratio"] = "mean",
 ) -> str:
-    """Return a figure's caption; save both if a folder is given.
+    """Return a figure's caption, from `iolab.figures.caption`; save both if a folder is given.
 
-    Parameters
-    ----------
-    name : str
-        The function of `iolab.figures` that drew it, or any file name if `says` is given.
-    figure : Figure
-        The figure.
-    data : Dataset
-        What it was drawn from.
-    folder : Path or str, optional
-        Where NAME.png, .svg, .pdf and .txt go.
-    says : str, optional
-        What a figure of `by_treatment` or `by_kernel` shows.
-    contrast : {"mean", "ratio"}
-        Its contrast.
-
-    Returns
-    -------
-    str
-        The caption, as `iolab.figures.caption` makes it.
+    `name` is the function of `iolab.figures` that drew it from the data, or any file name if
+    `says`, which is what a figure of `by_treatment` or `by_kernel` shows, is given.
     """
     text = caption(name, data.cells, data.unavailable, says=says, contrast=contrast)
     if folder is not None:
@@ -187,15 +170,8 @@ def explained() -> Iterator[None]:
 class ComparisonSection:
     """A comparison with virtual time, which a notebook displays as figure, caption and table.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of `iolab.report.comparison.compare_with_virtual`; empty where the data are virtual
-        time themselves.
-    figure : Figure, optional
-        As `iolab.figures.comparison_figure` draws it.
-    caption : str
-        Its caption, or why there is nothing to compare.
+    ``table`` is as `iolab.report.comparison.compare_with_virtual` makes it. If it is empty, there
+    is no figure, and the caption says why there is nothing to compare.
     """
 
     table: pd.DataFrame
@@ -215,21 +191,10 @@ class ComparisonSection:
 def comparison_section(
     data: Dataset, virtual: Path | str | None = None, folder: Path | str | None = None
 ) -> ComparisonSection:
-    """Compare data of another clock with virtual time, claim by claim.
+    """Compare data of another clock with virtual time, claim by claim; the result shows itself.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-    virtual : Path or str, optional
-        A folder of results in virtual time; by default the reference data.
-    folder : Path or str, optional
-        Where the figure is saved.
-
-    Returns
-    -------
-    ComparisonSection
-        The comparison; it displays itself.
+    `virtual` is a folder of results in virtual time, by default the reference data. `folder` is
+    where the figure is saved, if anywhere.
     """
     table = compare_with_virtual(data, virtual)
     if table.empty:
@@ -242,10 +207,7 @@ def comparison_section(
 def style_tables(cells: pd.DataFrame | None = None) -> None:
     """Show every DataFrame of the running notebook as `iolab.shown.text_table` does.
 
-    Parameters
-    ----------
-    cells : DataFrame, optional
-        Cells of one pathology: in its treatment's column, the control then has its name.
+    With cells, the control has its name in the column of their treatment.
     """
     # Only a notebook calls this: nothing else needs IPython.
     from IPython.core.getipython import get_ipython  # noqa: PLC0415
@@ -282,14 +244,9 @@ class VerdictIndex:
     With several reports it has filters by report, kernel and verdict. They are rules of style, not
     a script: a page keeps them under the strictest policy.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of `iolab.stats.verdicts.verdict_table`, of any number of reports.
-    links : mapping of str to str
-        The address of each report's page, relative to this one.
-    experiments : mapping of str to mapping of str to str
-        Of each report the address of each kernel's page.
+    ``table`` has rows of `iolab.stats.verdicts.verdict_table`, of any number of reports. ``links``
+    has the address of each report's page, relative to this one, ``experiments`` by report that of
+    each kernel's page.
     """
 
     table: pd.DataFrame

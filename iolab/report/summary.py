@@ -48,27 +48,14 @@ def summary(
 ) -> dict[str, Any]:
     """Return all results of a data set as plain JSON values.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-    published : mapping, optional
-        What was published, stored as it is.
-    family : sequence of mapping, optional
-        Conditions that p-values are corrected for, as `iolab.stats.tables.ratio_table` takes them.
-    more : mapping of str to DataFrame, optional
-        Further tables, by the key they get.
-    confidence : float
-        Level of the intervals, 0 to 1.
+    `published` is stored as it is. p-values are corrected for the conditions of `family`, as in
+    `iolab.stats.tables.ratio_table`. `more` has further tables, by the key they get.
 
-    Returns
-    -------
-    dict
-        Keys: pathology, target, clock, confidence, kernels, unavailable, published, cells,
-        rules_sha256 (of `iolab.pathology.base.rules_digest`), verdicts, ratios (by value: rows of
-        `ratio_table`), means (by value: rows of `mean_table`), measures (the same of the
-        pathology's own), aa, order, kernel_effects, mechanism (what the traces say), recording
-        (what tracing cost), and those of `more`. Units are in the names; what is missing is None.
+    Keys: pathology, target, clock, confidence, kernels, unavailable, published, cells, rules_sha256
+    (of `iolab.pathology.base.rules_digest`), verdicts, ratios (by value: rows of `ratio_table`),
+    means (by value: rows of `mean_table`), measures (the same of the pathology's own), aa, order,
+    kernel_effects, mechanism (what the traces say), recording (what tracing cost), and those of
+    `more`. Units are in the names; what is missing is None.
     """
     cells = comparable_cells(data.cells)
     context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
@@ -115,31 +102,15 @@ def summary(
 
 
 def write_summary(path: Path | str, results: Mapping[str, Any]) -> None:
-    """Write a summary as JSON, the same text for the same results; whole or not at all.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file.
-    results : mapping
-        A summary of `summary`.
-    """
+    """Write a `summary` as JSON, the same text for the same results; whole or not at all."""
     text = json.dumps(results, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     atomic_write(Path(path), text + "\n")
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON.
+    """Return a table, number, text, or mappings and lists of these as plain JSON.
 
-    Parameters
-    ----------
-    value : Any
-        A DataFrame, a number or text, or mappings and lists of these.
-
-    Returns
-    -------
-    Any
-        Tables as lists of rows; what is missing or not finite as None.
+    Tables become lists of rows; what is missing or not finite becomes None.
     """
     if isinstance(value, pd.DataFrame):
         return [plain(row) for row in value.to_dict(orient="records")]

@@ -17,6 +17,7 @@ from iolab.stats.claims import cells_of
 from iolab.stats.conditions import (
     cell_columns,
     comparable_cells,
+    in_kernel_order,
     kernels_of,
     main_value,
     pair_columns,
@@ -55,19 +56,9 @@ IDLE_SHARE: Final = 0.05
 def overview(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild] | None = None) -> pd.DataFrame:
     """Return what was measured on each kernel.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    kernels : mapping of str to KernelBuild, optional
-        How each kernel was built and booted, as `iolab.store.dataset.Dataset` has it.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel: kernel, release, scheduler, preemption (the model in use) and hz (the
-        timer ticks per second; both missing where they are not known), clock, the levels of each
-        factor, boots, cells, invalid (counts).
+    A row has kernel, release, scheduler, preemption (the model in use) and hz (the timer ticks per
+    second; both missing where `kernels`, as a `Dataset` has them, do not say), clock, the levels of
+    each factor, boots, cells, invalid (counts).
     """
     rows = []
     for kernel in kernels_of(cells):
@@ -99,18 +90,8 @@ def factors(cells: pd.DataFrame) -> list[str]:
 def main_grid(cells: pd.DataFrame, keep: Sequence[str] = ()) -> pd.DataFrame:
     """Return the cells of a pathology's main condition; side experiments are left out.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    keep : sequence of str
-        Factors of which all levels are kept.
-
-    Returns
-    -------
-    DataFrame
-        The cells in which each factor but the treatment, the kernel and those of `keep` has the
-        level that most cells have.
+    Each factor but the treatment, the kernel and those of `keep` has the level that most cells
+    have.
     """
     for name in shared_columns(cells):
         if name != "kernel" and name not in keep:
@@ -119,23 +100,10 @@ def main_grid(cells: pd.DataFrame, keep: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Return the mean of a value in each condition, the control first.
+    """Return the mean of a column of the cells, or a measure of the pathology, in each condition.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-    value : str
-        A column of the cells, or a measure of the pathology.
-    confidence : float
-        Level of the intervals, 0 to 1.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and condition: kernel, the factors that vary, the treatment (the
-        control by its name), mean, low, high (t interval over boots), n (boots), cells. ``idle`` is
-        not below 0.
+    A row has the kernel, the factors that vary, the treatment (the control first, by its name),
+    mean, low, high, n, cells. ``idle`` is not below 0.
     """
     table = mean_table(comparable_cells(with_measure(data, value)), value, confidence=confidence)
     if value == "idle":
@@ -160,23 +128,9 @@ def effect_table(
 ) -> pd.DataFrame:
     """Return the ratio of a value to the control's in a few rows, with a reading in words.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    value : str
-        Column to compare.
-    levels : sequence, optional
-        Levels of the treatment, chosen before looking at the results; all by default.
-    confidence : float
-        Level of the intervals, 0 to 1.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and treated condition: kernel, the factors that vary, the treatment,
-        ratio, low, high (t interval over boots), n (boots), reading (on which side of 1 the whole
-        interval lies, or that no pair is valid).
+    `levels` of the treatment are chosen before looking at the results; by default all. A row has
+    the kernel, the factors that vary, the treatment, ratio, low, high, n, and reading: on which
+    side of 1 the whole interval lies, or that no pair is valid.
     """
     treatment = pathology_of(cells).treatment
     if _has_pairs(cells):
@@ -197,20 +151,9 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
 
     At a confidence of 95 %, one interval in twenty misses although all is well.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    confidence : float
-        Level of the intervals, 0 to 1.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and control condition, none without valid A/A pairs: kernel, the
-        factors that vary, ratio, low, high, n (boots), pairs, p_value, and holds: whether the
-        interval contains 1, or, where all boots agree to the last digit, their value is 1 (missing
-        with a single boot).
+    A row, for each kernel and control condition with valid A/A pairs, has the kernel, the factors
+    that vary, ratio, low, high, n, pairs, p_value, and holds: whether the interval contains 1, or,
+    where all boots agree to the last digit, their value is 1 (missing with a single boot).
     """
     numbers = ["ratio", "low", "high", "n", "pairs", "p_value"]
     if not _has_pairs(cells[cells["aa"]]):
@@ -227,18 +170,9 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
 def control_load(cells: pd.DataFrame) -> pd.DataFrame:
     """Return what limits the control: its device, or the core.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and control condition: kernel, all factors but the treatment, idle
-        (share of the core's time, 0 to 1), iops, n (boots), and limit: "device" where the core is
-        idle for at least 5 % of its time, else "core"; "unknown" where the machine does not count
-        it.
+    A row has the kernel, all factors but the treatment, idle (share of the core's time, 0..1),
+    iops, n, and limit: "device" where the core is idle for at least 5 % of its time, else "core";
+    "unknown" where the machine does not count it.
     """
     kept = comparable_cells(cells)
     controls = kept[kept[pathology_of(kept).treatment].isna()]
@@ -252,18 +186,7 @@ def control_load(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells that a gate has excluded.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-
-    Returns
-    -------
-    DataFrame
-        A row for each: kernel, block, position, role, gate (the reason), all factors, cell.
-    """
+    """Return the cells that a gate has excluded: place, the gate's reason, all factors."""
     columns = ["kernel", "block", "position", "role", "gate", *factors(cells), "cell"]
     return cells.loc[~cells["valid"], columns].reset_index(drop=True)
 
@@ -317,20 +240,10 @@ def unasked_claims(data: Dataset) -> str:
 
 
 def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Compare each kernel's effect on IOPS with the oldest kernel's.
+    """Compare each kernel's effect on the work done with the oldest kernel's.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    confidence : float
-        Level of the intervals, 0 to 1.
-
-    Returns
-    -------
-    DataFrame
-        Rows of `iolab.stats.kernels.kernel_ratio` for all kernels, A/A pairs too, with the reason
-        of a kernel whose cells were all gated; empty with a single kernel.
+    Rows are those of `iolab.stats.kernels.kernel_ratio`, A/A pairs too, with the reason of a kernel
+    whose cells were all gated; none with a single kernel.
     """
     kept = comparable_cells(cells)
     first, *others = kernels_of(cells)
@@ -347,16 +260,8 @@ def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
 def mechanism_table(data: Dataset) -> pd.DataFrame:
     """Return what the traces say in each condition, the control by its name.
 
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and recorded condition: kernel, the factors that vary, the treatment,
-        n (valid recorded cells), and the mean of each measure, with its unit in the name.
+    A row has the kernel, the factors that vary, the treatment, n (valid recorded cells), and the
+    mean of each measure, with its unit in the name.
     """
     return _with_control(traced_measures(data), pathology_of(data.cells))
 
@@ -372,11 +277,9 @@ def traced_measures(data: Dataset) -> pd.DataFrame:
     grouped = rows.groupby(condition, dropna=False, observed=True)
     table = grouped[list(wide.columns)].mean().reset_index()
     table.insert(len(condition), "n", grouped.size().to_numpy())
-    order = [kernels_of(table).index(kernel) for kernel in table["kernel"]]
     treatment = pathology_of(data.cells).treatment
-    table = table.assign(order=order).sort_values(["order", treatment], na_position="first")
-    columns = [*_varying(table, data.cells), treatment, "n", *wide.columns]
-    return table[columns].reset_index(drop=True)
+    table = in_kernel_order(table, ["kernel", treatment])
+    return table[[*_varying(table, data.cells), treatment, "n", *wide.columns]]
 
 
 def _varying(table: pd.DataFrame, cells: pd.DataFrame) -> list[str]:
@@ -413,17 +316,9 @@ def _listed(values: pd.Series) -> str:
 
 
 def machine_table(facts: Mapping[str, Any]) -> pd.DataFrame:
-    """Return what a real machine's survey says: a row for each thing that was looked at.
+    """Return what a real machine's survey, in the facts of a block, found: a row for each thing.
 
-    Parameters
-    ----------
-    facts : mapping
-        The facts of a block, with its survey.
-
-    Returns
-    -------
-    DataFrame
-        Columns: looked at, found, reading ("good", "a warning" or "no cell is valid").
+    Columns: looked at, found, reading ("good", "a warning" or "no cell is valid").
     """
     rows = []
     for finding in findings(facts):

@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Statistics: from measured cells to estimates, intervals, thresholds and verdicts."""
+"""Statistics: from measured cells to estimates, intervals, thresholds and verdicts.
+
+What several functions take: `cells` are those of one pathology, as `iolab.store.dataset.Dataset`
+has them. `value` is a column of theirs, a positive quantity in any unit. `by` are the columns that
+make a condition. `confidence` is the level of the intervals, 0..1. Tables have a row for each
+condition; ``low`` and ``high`` are the ends of a t interval over boots, and ``n`` counts these.
+
+UserError says what is wrong with an argument, that no cell counts, or that the cells of a row would
+pool different conditions, pathologies, targets, clocks or kernel releases.
+"""
 
 from __future__ import annotations
 

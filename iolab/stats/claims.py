@@ -55,21 +55,12 @@ _LACKING: Final = "cannot run here: "
 class Judged:
     """A claim's estimate on one kernel, and the verdict.
 
-    Parameters
-    ----------
-    estimate : float
-        The claim's contrast: a ratio without unit, or a difference or value in the unit of the
-        claim's value (a geometric mean for a claim on the scale log). NaN without a boot.
-    low, high : float
-        Ends of the interval over boots, in the same unit; not below 0 for a treated value that is
-        below it in no boot. Both are the estimate where all boots agree to the last digit, and NaN
-        with fewer than two boots.
-    n : int
-        Number of boots.
-    verdict : str
-        One of `VERDICTS`.
-    reason : str, optional
-        Why there is no estimate, or why boots were too few; empty if the interval decided.
+    ``estimate`` is the claim's contrast: a ratio, or a difference or value in the unit of the
+    claim's value (a geometric mean for a claim on the scale log); NaN without a boot. ``low`` and
+    ``high`` are not below 0 for a treated value that is below it in no boot; both are the estimate
+    where all boots agree to the last digit, and NaN with fewer than two. ``verdict`` is one of
+    `VERDICTS`. ``reason`` says why there is no estimate, or why boots were too few; "" if the
+    interval decided.
     """
 
     estimate: float
@@ -81,45 +72,19 @@ class Judged:
 
 
 def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFIDENCE) -> Judged:
-    """Judge one claim on one kernel.
+    """Judge one claim of a data set's pathology on one kernel.
 
     Three boots or more that differ are judged by the t interval over them, by the order of their
-    pairs where that can be told apart (`crossover_interval`). Boots that
-    agree to the last digit have no spread; they are judged by their common value, if they are so
-    many that fewer than half of all boots can lie on the other side of the limit. The bound on that
-    share is the exact one for none of n (six boots at a level of 0.95); fewer boots are
-    inconclusive. A cure is judged where its illness is reproduced.
+    pairs where that can be told apart (`crossover_interval`). Boots that agree to the last digit
+    have no spread; they are judged by their common value, if they are so many that fewer than half
+    of all boots can lie on the other side of the limit. The bound on that share is the exact one
+    for none of n (six boots at a level of 0.95; C. J. Clopper and E. S. Pearson, *Biometrika* 26,
+    1934); fewer boots are inconclusive. A cure is judged where its illness is reproduced.
 
-    Parameters
-    ----------
-    data : Dataset
-        Results of one pathology, on one target and clock.
-    claim : Claim
-        A claim of that pathology.
-    kernel : str
-        Name of the kernel.
-    confidence : float, optional
-        Confidence level of the interval and of the bound, 0..1.
+    Where cells are not what a comparison takes (a valid cell without the value, or without a
+    logarithm), the verdict is inconclusive and the reason names the cell. Raises UserError if there
+    is no cell, or cells of different targets, clocks or kernel releases would be pooled.
 
-    Returns
-    -------
-    Judged
-        The verdict. Where cells are not what a comparison takes (a valid cell without the value, or
-        without a logarithm), it is inconclusive and the reason names the cell.
-
-    Raises
-    ------
-    UserError
-        If there is no cell, or cells of different targets, clocks or kernel releases would be
-        pooled.
-
-    References
-    ----------
-    C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the
-    case of the binomial", *Biometrika* 26, 1934.
-
-    Examples
-    --------
     >>> claim = next(c for c in pathology_of(data.cells).claims if c.name == "IOPS lost")
     >>> judged = judge(data, claim, "6.1")
     >>> judged.verdict, round(judged.estimate, 2), judged.n

@@ -27,6 +27,7 @@ __all__ = [
     "boot_means",
     "cell_columns",
     "comparable_cells",
+    "first_gate",
     "in_kernel_order",
     "join_pairs",
     "kernel_order",
@@ -37,6 +38,7 @@ __all__ = [
     "matched_pairs",
     "pair_columns",
     "pathology_of",
+    "refuse_contexts",
     "refuse_mixture",
     "shared_columns",
     "valid_cells",
@@ -103,12 +105,24 @@ def valid_cells(cells: pd.DataFrame, value: str) -> pd.DataFrame:
         raise UserError(f"cells have no column {value}")
     kept = cells[cells["valid"] & ~cells["recorded"]]
     if kept.empty:
-        gates = cells.loc[~cells["valid"], "gate"].unique()
-        raise UserError(f"there is no valid cell{f': {gates[0]}' if len(gates) else ''}")
+        raise UserError(f"there is no valid cell{first_gate(cells)}")
     missing = kept.loc[kept[value].isna(), "cell"]
     if not missing.empty:
         raise UserError(f"the valid cell {missing.iloc[0]} has no {value}")
     return kept
+
+
+def first_gate(cells: pd.DataFrame) -> str:
+    """Return the gate that rejected the first invalid cell, after a colon; "" without one."""
+    gates = cells.loc[~cells["valid"], "gate"].unique()
+    return f": {gates[0]}" if len(gates) else ""
+
+
+def refuse_contexts(rows: pd.DataFrame, by: Sequence[str] = ()) -> None:
+    """Raise a UserError for rows of several pathologies, targets or clocks, unless `by` has it."""
+    for name in CONTEXT:
+        if name not in by and rows[name].nunique() > 1:
+            raise UserError(f"these cells have more than one {name}: choose one")
 
 
 def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[str]) -> None:
@@ -121,9 +135,7 @@ def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[st
     unknown = [name for name in by if name not in rows.columns]
     if unknown or not by:
         raise UserError(f"cannot group by {', '.join(unknown) or 'nothing'}")
-    for name in CONTEXT:
-        if name not in by and rows[name].nunique() > 1:
-            raise UserError(f"these cells have more than one {name}: choose one")
+    refuse_contexts(rows, by)
     grouped = rows.groupby(list(by), dropna=False, observed=True)
     for name in (*condition, *IDENTITY):
         if name not in by and (grouped[name].nunique(dropna=False) > 1).any():
@@ -137,11 +149,8 @@ def comparable_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """
     kept = cells[cells["valid"] & ~cells["recorded"]]
     if kept.empty:
-        gates = cells.loc[~cells["valid"], "gate"].unique()
-        raise UserError(f"there is no valid cell to draw{f': {gates[0]}' if len(gates) else ''}")
-    for name in CONTEXT:
-        if kept[name].nunique() > 1:
-            raise UserError(f"these cells have more than one {name}: choose one")
+        raise UserError(f"there is no valid cell to draw{first_gate(cells)}")
+    refuse_contexts(kept)
     return kept
 
 

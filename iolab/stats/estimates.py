@@ -80,31 +80,12 @@ def what_is_missing(y: Floats) -> str:
 
 
 def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
-    """Compute a mean and its t interval.
+    """Return the mean of one value per boot and the ends of its t interval, in the values' unit.
 
-    Parameters
-    ----------
-    y : ndarray of float, shape (n,)
-        One value per boot, in any unit.
-    confidence : float
-        Confidence level of the interval, 0..1.
+    The ends are NaN where `what_is_missing` gives a reason. Raises UserError if there is no value,
+    a value is not finite, or the level lies outside 0..1. (Student, "The probable error of a mean",
+    *Biometrika* 6, 1908.)
 
-    Returns
-    -------
-    mean, low, high : float
-        In the unit of the values. The ends are NaN where `what_is_missing` gives a reason.
-
-    Raises
-    ------
-    UserError
-        If there is no value, a value is not finite, or the level lies outside 0..1.
-
-    References
-    ----------
-    Student, "The probable error of a mean", *Biometrika* 6, 1908.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> mean, low, high = t_interval(np.array([1.0, 2.0, 3.0]), 0.95)
     >>> print(f"{mean:.2f} [{low:.2f}, {high:.2f}]")
@@ -149,33 +130,14 @@ def without_order(y: Floats, order: Floats) -> Floats:
 
 
 def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[float, float, float]:
-    """Compute the mean of both orders and its t interval.
+    """Return the mean of both orders of pairs and the ends of its t interval, in the values' unit.
 
-    With one pair in each boot this is the mean of the two orders' means, with the spread within
-    the orders and n - 2 degrees of freedom. Fewer than four boots, and boots of one order, are
-    analysed as plain pairs (`t_interval`), whose interval holds the drift as
-    spread.
+    `y` and `order` have a value per boot, as for `by_order`. With one pair in each boot this is the
+    mean of the two orders' means, with the spread within the orders and n - 2 degrees of freedom.
+    Fewer than four boots, and boots of one order, are analysed as plain pairs (`t_interval`), whose
+    interval holds the drift as spread. The ends are NaN where the boots do not differ but for their
+    order. Raises UserError as `t_interval`.
 
-    Parameters
-    ----------
-    y, order : ndarray of float, shape (n,)
-        As for `by_order`.
-    confidence : float
-        Confidence level of the interval, 0..1.
-
-    Returns
-    -------
-    mean, low, high : float
-        In the unit of the values. The ends are NaN where the boots do not differ but for their
-        order.
-
-    Raises
-    ------
-    UserError
-        As `t_interval`.
-
-    Examples
-    --------
     >>> y, order = np.array([3.1, 0.9, 2.9, 1.1]), np.array([1.0, -1.0, 1.0, -1.0])
     >>> "{:.2f} [{:.2f}, {:.2f}]".format(*crossover_interval(y, order, 0.95))
     '2.00 [1.70, 2.30]'
@@ -236,29 +198,12 @@ class Statistic:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Estimate(Statistic):
-    """A ratio treated/control with its interval.
+    """A ratio treated/control with its interval, as `estimate` computes it.
 
-    Parameters
-    ----------
-    ratio : float
-        exp(mean over boots of ln(treated/control)), without unit.
-    low, high : float
-        Ends of the interval, without unit. NaN with fewer than two boots and where the boots do
-        not differ.
-    n : int
-        Number of boots.
-    pairs : float
-        Median number of valid pairs in a boot.
-    p_value : float
-        Two-sided p-value of the sign-flip test, 0..1. NaN with fewer than two boots.
-    confidence : float
-        Confidence level of the interval, 0..1.
-    missing : str, optional
-        Why there is no interval, or no estimate. Empty if nothing is missing.
-
-    See Also
-    --------
-    estimate : Computes it.
+    ``ratio`` is exp(mean over boots of ln(treated/control)). ``low`` and ``high`` are NaN with
+    fewer than two boots and where the boots do not differ. ``pairs`` is the median number of valid
+    pairs in a boot, ``p_value`` that of the two-sided sign-flip test, NaN with fewer than two
+    boots. ``missing`` says why there is no interval, or no estimate; "" if nothing is missing.
     """
 
     ratio: float
@@ -284,28 +229,13 @@ class Estimate(Statistic):
 
 
 def sign_flip(differences: npt.ArrayLike) -> float:
-    """Test whether differences are symmetric about zero, by flipping their signs.
+    """Test whether one difference per boot is symmetric about zero, by flipping signs.
 
-    All 2**n patterns of signs are enumerated for up to 16 values. For more values, 65,535 patterns
-    are drawn with a fixed seed. The smallest p-value that n values can give is 2 / 2**n, so five
-    boots never reach 0.05.
+    Returns the two-sided p-value, NaN with fewer than two values. All 2**n patterns of signs are
+    enumerated for up to 16 values. For more values, 65,535 patterns are drawn with a fixed seed.
+    The smallest p-value that n values can give is 2 / 2**n, so five boots never reach 0.05. (R. A.
+    Fisher, *The Design of Experiments*, Oliver and Boyd 1935, chapter III.)
 
-    Parameters
-    ----------
-    differences : array_like, shape (n,)
-        One difference per boot, in any unit.
-
-    Returns
-    -------
-    float
-        Two-sided p-value, 0..1. NaN with fewer than two values.
-
-    References
-    ----------
-    R. A. Fisher, *The Design of Experiments*, Oliver and Boyd 1935, chapter III.
-
-    Examples
-    --------
     >>> sign_flip([-0.31, -0.29, -0.30, -0.33, -0.28, -0.30])
     0.03125
     >>> sign_flip([-0.31, -0.29, -0.30, -0.33, -0.28])
@@ -334,32 +264,13 @@ def estimate(
     pairs: float = 1.0,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
-    """Estimate a ratio from one mean log ratio per boot.
+    """Estimate a ratio from the mean of ln(treated/control) of each boot.
 
-    Parameters
-    ----------
-    differences : array_like, shape (n,)
-        Mean of ln(treated/control) of each boot.
-    order : array_like, shape (n,), optional
-        Mean order of each boot's pairs, from -1 (controls first) to 1 (treated cells first).
-    pairs : float, optional
-        Pairs per boot, which the result repeats.
-    confidence : float, optional
-        Confidence level of the interval, 0..1.
+    `order` is the mean order of each boot's pairs, from -1 (controls first) to 1 (treated cells
+    first); `pairs`, the pairs per boot, is repeated in the result. The interval is
+    `crossover_interval`'s. The p-value of `sign_flip` does not use the order: a drift makes it
+    larger, never smaller. Raises UserError as `t_interval`.
 
-    Returns
-    -------
-    Estimate
-        exp(mean) with the interval of `crossover_interval`, and the p-value
-        of `sign_flip`, which does not use the order: a drift makes it larger, never smaller.
-
-    Raises
-    ------
-    UserError
-        If there is no value, a value is not finite, or the level lies outside 0..1.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> estimate(np.log([0.76, 0.77, 0.75, 0.76, 0.78, 0.74]))
     0.760 [0.745, 0.775], 6 boots, p = 0.031

@@ -98,26 +98,11 @@ def measured_family(pathology: Pathology, cells: pd.DataFrame) -> list[dict[str,
 def holm(p_values: npt.ArrayLike, *, unmeasured: int = 0) -> Floats:
     """Correct the p-values of a family of tests by Holm's method.
 
-    Parameters
-    ----------
-    p_values : array_like, shape (n,)
-        p-values of the family, 0..1; NaN for a test that was declared and could not be made.
-    unmeasured : int, optional
-        Number of declared tests that are not in `p_values`.
+    `p_values` has NaN for a test that was declared and could not be made, which stays NaN;
+    `unmeasured` counts the declared tests that are not in it. Both count in the family's size. (S.
+    Holm, "A simple sequentially rejective multiple test procedure", *Scandinavian Journal of
+    Statistics* 6, 1979.)
 
-    Returns
-    -------
-    ndarray of float, shape (n,)
-        Corrected p-values, 0..1; NaN where the p-value is. Tests that could not be made count in
-        the family's size.
-
-    References
-    ----------
-    S. Holm, "A simple sequentially rejective multiple test procedure", *Scandinavian Journal of
-    Statistics* 6, 1979.
-
-    Examples
-    --------
     >>> holm([0.01, 0.03]).tolist()
     [0.02, 0.03]
     >>> holm([0.01, np.nan], unmeasured=1).tolist()
@@ -136,35 +121,14 @@ def holm(p_values: npt.ArrayLike, *, unmeasured: int = 0) -> Floats:
 
 
 def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
-    """Select the conditions of an exploratory grid that stand out.
+    """Select the rows of a `ratio_table` that stand out, for looking around in an exploratory grid.
 
-    This is for looking around. What was declared before measuring is judged by ``p_holm``.
+    What was declared before measuring is judged by ``p_holm``. A/A pairs and rows without a p-value
+    are no part of the grid. `rate` is the expected share of false discoveries among the selected
+    rows, 0..1. They get the column ``q_value`` (at most `rate`) and are in its order. Raises
+    UserError if the rate lies outside 0..1. (Y. Benjamini and Y. Hochberg, "Controlling the false
+    discovery rate", *Journal of the Royal Statistical Society B* 57, 1995.)
 
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of `ratio_table`. A/A pairs and rows without a p-value are no part
-        of the grid.
-    rate : float, optional
-        Expected share of false discoveries among the selected rows, 0..1.
-
-    Returns
-    -------
-    DataFrame
-        The selected rows with ``q_value`` (0..1, at most `rate`), in ascending order of it.
-
-    Raises
-    ------
-    UserError
-        If the rate lies outside 0..1.
-
-    References
-    ----------
-    Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", *Journal of the Royal
-    Statistical Society B* 57, 1995.
-
-    Examples
-    --------
     >>> from iolab.stats.tables import ratio_table
     >>> discoveries(ratio_table(cells))["weight"].tolist()
     [1000, 10000, 1000, 10000]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from iolab.stats.conditions import boot_means, cell_columns, pair_columns
+from iolab.stats.conditions import boot_means, cell_columns, first_gate, pair_columns
 from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, what_is_missing
 from iolab.stats.tables import pair_ratios
 from iolab_base.errors import UserError
@@ -17,18 +17,9 @@ __all__ = ["Difference", "kernel_ratio", "welch_difference"]
 
 
 class Difference(NamedTuple):
-    """A difference of two means with Welch's interval and p-value.
+    """A difference of two means, in the unit of the values, with Welch's interval and p-value.
 
-    Parameters
-    ----------
-    mean : float
-        Mean of the second sample minus mean of the first, in the unit of the values.
-    low, high : float
-        Ends of the interval, in the same unit; NaN where `missing` says why.
-    p_value : float
-        Two-sided p-value, 0..1; NaN where `missing` says why.
-    missing : str
-        Why there is no interval; empty if there is one.
+    These are NaN where ``missing`` says why.
     """
 
     mean: float
@@ -39,28 +30,12 @@ class Difference(NamedTuple):
 
 
 def welch_difference(a: Floats, b: Floats, confidence: float) -> Difference:
-    """Compare two unpaired samples that may spread differently.
+    """Compare two unpaired samples of one value per boot, which may spread differently: b - a.
 
-    Parameters
-    ----------
-    a, b : ndarray of float, shapes (n,) and (m,)
-        One value per boot, in the same unit.
-    confidence : float
-        Confidence level of the interval, 0..1.
+    There is no interval if a sample has a single boot, or if neither sample's boots differ. (B. L.
+    Welch, "The generalization of 'Student's' problem when several different population variances
+    are involved", *Biometrika* 34, 1947.)
 
-    Returns
-    -------
-    Difference
-        Mean of `b` minus mean of `a`. It has no interval if a sample has a single boot or if
-        neither sample's boots differ.
-
-    References
-    ----------
-    B. L. Welch, "The generalization of 'Student's' problem when several different population
-    variances are involved", *Biometrika* 34, 1947.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> compared = welch_difference(np.array([1.0, 1.5, 2.5]), np.array([4.0, 4.1]), 0.95)
     >>> print(f"{compared.mean:.2f} [{compared.low:.2f}, {compared.high:.2f}]")
@@ -95,40 +70,16 @@ def kernel_ratio(
 ) -> pd.DataFrame:
     """Compare two kernels in each condition they share, by Welch's method on boot means of ln.
 
+    With `effect`, the ratio treated/control is compared (a ratio of ratios) instead of the value.
     Kernels vary between boots, so nothing is paired. Two kernels differ in far more than their
     schedulers: the result says that they differ, not why.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    value : str, optional
-        Column of a positive quantity, in any unit.
-    base, other : str
-        Names of the two kernels.
-    effect : bool, optional
-        Whether to compare the ratio treated/control (a ratio of ratios) instead of the value.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1.
+    A row has the condition, ``base``, ``other``, ``ratio`` (other/base), ``low``, ``high``,
+    ``n_base``, ``n_other``, ``p_value``, ``confidence``, and ``missing``: why there is no interval,
+    or no ratio; then a kernel has 0 boots, for all of its cells in this condition were gated.
+    Raises UserError if a kernel is not in the data; else as `ratio_table` (with `effect`) or
+    `mean_table`.
 
-    Returns
-    -------
-    DataFrame
-        A row for each condition that both kernels were measured in; none if there is no such
-        condition. Columns:
-        the condition, ``base``, ``other``, ``ratio`` (other/base, without unit) with the ends of
-        its interval ``low`` and ``high``, ``n_base`` and ``n_other`` (boots), ``p_value`` and
-        ``confidence`` (0..1), and ``missing``, why there is no interval, or no ratio: then a
-        kernel has 0 boots, for all of its cells in this condition were gated.
-
-    Raises
-    ------
-    UserError
-        If a kernel is not in the data; else as in `ratio_table` (with `effect`)
-        or `mean_table`.
-
-    Examples
-    --------
     >>> table = kernel_ratio(cells, base="6.1", other="6.12", effect=True)
     >>> table[["weight", "ratio", "n_base", "n_other"]].round(2)
        weight  ratio  n_base  n_other
@@ -173,8 +124,8 @@ def _gated(cells: pd.DataFrame, measured: pd.DataFrame, boots: pd.DataFrame) -> 
         if kernel not in set(boots["kernel"]):
             pairs = measured.loc[measured["kernel"] == kernel, ["block", "pair"]]
             pairs = cells.merge(pairs.drop_duplicates(), on=["block", "pair"])
-            gates = pairs.loc[~pairs["valid"] & ~pairs["recorded"], "gate"].unique()
-            return f"kernel {kernel} has no valid boot{f': {gates[0]}' if len(gates) else ''}"
+            gate = first_gate(pairs[~pairs["recorded"]])
+            return f"kernel {kernel} has no valid boot{gate}"
     return ""
 
 
@@ -183,13 +134,7 @@ def _row(a: Floats, b: Floats, confidence: float, *, missing: str) -> dict[str, 
     difference = (
         Difference(nan, nan, nan, nan, missing) if missing else welch_difference(a, b, confidence)
     )
-    return {
-        "ratio": ratio_of(difference.mean),
-        "low": ratio_of(difference.low),
-        "high": ratio_of(difference.high),
-        "n_base": a.size,
-        "n_other": b.size,
-        "p_value": difference.p_value,
-        "confidence": confidence,
-        "missing": difference.missing,
-    }
+    mean, low, high, p_value, why = difference
+    ratios = {"ratio": ratio_of(mean), "low": ratio_of(low), "high": ratio_of(high)}
+    sizes = {"n_base": a.size, "n_other": b.size}
+    return {**ratios, **sizes, "p_value": p_value, "confidence": confidence, "missing": why}

@@ -18,38 +18,12 @@ def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
     Each condition's mean of ln(value) and of the position is removed first, so conditions that were
     measured once in a block carry no information and are left out.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    value : str, optional
-        Column of a positive quantity, in any unit.
+    A row has ``kernel``, ``block``, ``slope`` (of ln(value) per position: P. K. Sen, *Journal of
+    the American Statistical Association* 63, 1968) with its 95 % interval, ``lag1``
+    (autocorrelation of neighbours, -1..1) and ``n`` (cells). They are NaN with fewer than three
+    cells, or no spread. The autocorrelation of a short independent series is about -1/n, not 0 (M.
+    G. Kendall, *Biometrika* 41, 1954). Raises UserError as `valid_cells` and `log_values`.
 
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and block: ``kernel``, ``block``, ``slope`` (Theil-Sen slope of
-        ln(value) per position) with the ends of its 95 % interval ``low`` and ``high``, ``lag1``
-        (autocorrelation of neighbours, -1..1) and ``n`` (number of cells). NaN with fewer than
-        three cells, or no spread.
-
-    Raises
-    ------
-    UserError
-        As in `valid_cells` and `log_values`.
-
-    Notes
-    -----
-    The estimated autocorrelation of a short independent series is about -1/n, not 0 (M. G. Kendall,
-    *Biometrika* 41, 1954).
-
-    References
-    ----------
-    P. K. Sen, "Estimates of the regression coefficient based on Kendall's tau", *Journal of the
-    American Statistical Association* 63, 1968.
-
-    Examples
-    --------
     >>> order_effect(cells).columns.tolist()
     ['kernel', 'block', 'slope', 'low', 'high', 'lag1', 'n']
     """
@@ -71,32 +45,12 @@ def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
 def order_table(
     cells: pd.DataFrame, value: str = "iops", *, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """Summarise the drift within blocks for each kernel.
+    """Summarise the drift within blocks for each kernel that has a block with a slope.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    value : str, optional
-        Column of a positive quantity, in any unit.
-    confidence : float, optional
-        Confidence level of the interval, 0..1.
+    A row has ``kernel``, ``slope`` (mean over boots, in ln(value) per position: 0.01 is 1 % more
+    from one cell to the next) with its t interval, ``lag1`` (median over boots), ``n`` and
+    ``confidence``. Raises UserError as `order_effect`.
 
-    Returns
-    -------
-    DataFrame
-        A row for each kernel: ``kernel``, ``slope`` (mean over boots, in ln(value) per position:
-        0.01 is 1 % more from one cell to the next) with the ends of its t interval ``low`` and
-        ``high``, ``lag1`` (median over boots), ``n`` (boots) and ``confidence``. Kernels without a
-        block that has a slope are left out.
-
-    Raises
-    ------
-    UserError
-        As in `order_effect`.
-
-    Examples
-    --------
     >>> table = order_table(cells)
     >>> ((table["low"] < 0) & (0 < table["high"])).tolist()
     [True, True]
@@ -124,44 +78,18 @@ def _trend(x: Floats, y: Floats) -> dict[str, float]:
             from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in kernels.py
 
             lag1 = acf(y, nlags=1, fft=False)[1]
-    return {
-        "slope": float(slope),
-        "low": float(low),
-        "high": float(high),
-        "lag1": float(lag1),
-        "n": x.size,
-    }
+    trend = {"slope": slope, "low": low, "high": high, "lag1": lag1}
+    return {**{name: float(value) for name, value in trend.items()}, "n": x.size}
 
 
 def mark_outliers(cells: pd.DataFrame, value: str = "iops") -> pd.Series[bool]:
-    """Mark the cells that lie far from their condition's median.
+    """Mark the cells that lie far from their condition's median, with the index of `cells`.
 
-    Marks point a reader to a cell. Nothing in this package drops a marked cell.
+    Far is more than 3.5 scaled median absolute deviations of ln(value) (B. Iglewicz and D. C.
+    Hoaglin, *How to Detect and Handle Outliers*, ASQC Quality Press 1993). Marks point a reader to
+    a cell: nothing in this package drops a marked cell. Invalid and traced cells are not marked.
+    Raises UserError as `valid_cells` and `log_values`.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    value : str, optional
-        Column of a positive quantity, in any unit.
-
-    Returns
-    -------
-    Series of bool
-        Whether ln(value) lies more than 3.5 scaled median absolute deviations from the median,
-        with the index of `cells`. Invalid and traced cells are not marked.
-
-    Raises
-    ------
-    UserError
-        As in `valid_cells` and `log_values`.
-
-    References
-    ----------
-    B. Iglewicz and D. C. Hoaglin, *How to Detect and Handle Outliers*, ASQC Quality Press 1993.
-
-    Examples
-    --------
     >>> slow = cells.copy()
     >>> slow.loc[5, "iops"] = 1.0
     >>> bool(mark_outliers(slow)[5])

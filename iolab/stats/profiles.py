@@ -36,25 +36,13 @@ def _costs(profile: Profile, by: str) -> pd.Series:
 
 
 def difference(treated: Profile, control: Profile, *, by: str = "function") -> pd.DataFrame:
-    """Return what an I/O costs in two profiles, and the difference.
+    """Return what an I/O costs in two profiles, and the difference, largest first.
 
-    Parameters
-    ----------
-    treated, control : Profile
-        Two profiles, also of different kernels: functions are matched by their names.
-    by : {"function", "inclusive", "subsystem"}, optional
-        A function's own instructions, those with all that it called, or subsystems.
-
-    Returns
-    -------
-    DataFrame
-        ``function`` (or ``subsystem``), ``treated``, ``control`` and ``difference`` in instructions
-        per I/O, without the agent and the idle task, by falling size of the difference.
-
-    Raises
-    ------
-    UserError
-        If no I/O was done, or `by` is unknown.
+    The profiles may be of different kernels: functions are matched by their names. A row has
+    ``function`` (or ``subsystem``), ``treated``, ``control`` and ``difference`` in instructions per
+    I/O, without the agent and the idle task. `by` is "function" (a function's own instructions),
+    "inclusive" (those with all that it called) or "subsystem". Raises UserError if no I/O was done,
+    or `by` is unknown.
     """
     one_of("kind of difference", by, _BY)
     both = pd.concat(
@@ -83,25 +71,9 @@ def boot_differences(
 ) -> pd.DataFrame:
     """Return what an I/O costs in the first profile of each pair more than in the second.
 
-    Parameters
-    ----------
-    pairs : sequence of (Profile, Profile)
-        A pair of each boot: two conditions, or a condition on two kernels.
-    by : {"function", "inclusive", "subsystem"}, optional
-        As for `difference`.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1.
-
-    Returns
-    -------
-    DataFrame
-        ``function`` (or ``subsystem``), ``treated``, ``control``, ``difference``, ``low``, ``high``
-        and ``n``, as of `profile_differences`.
-
-    Raises
-    ------
-    UserError
-        If there is no pair, no I/O was done, or `by` is unknown.
+    There is a pair of each boot: two conditions, or a condition on two kernels. The columns are
+    those of `profile_differences` without the condition. Raises UserError without a pair, or as
+    `difference`.
     """
     if not pairs:
         raise UserError("no pair of observed cells was given")
@@ -113,23 +85,9 @@ def boot_differences(
 def subsystem_table(data: Dataset, profiles: Mapping[str, Profile]) -> pd.DataFrame:
     """Return what an I/O costs by subsystem in each observed cell.
 
-    Parameters
-    ----------
-    data : Dataset
-        The tables.
-    profiles : mapping of str to Profile
-        Profiles by the names of cells.
-
-    Returns
-    -------
-    DataFrame
-        A row for each observed cell: ``cell``, ``kernel``, ``boot``, ``role``, the treatment,
-        ``ios``, and the instructions per I/O by subsystem, without the agent and the idle task.
-
-    Raises
-    ------
-    UserError
-        If no cell was observed.
+    A row has ``cell``, ``kernel``, ``boot``, ``role``, the treatment, ``ios``, and the instructions
+    per I/O by subsystem, without the agent and the idle task. `profiles` are by the names of cells.
+    Raises UserError if no cell was observed.
     """
     if not profiles:
         raise UserError("no cell was observed: measure with observe=True")
@@ -152,30 +110,11 @@ def profile_differences(
 ) -> pd.DataFrame:
     """Return what each function costs more for an I/O in a treated cell than in its control.
 
-    Parameters
-    ----------
-    data : Dataset
-        The tables.
-    profiles : mapping of str to Profile
-        Profiles by the names of cells.
-    by : {"function", "inclusive", "subsystem"}, optional
-        As for `difference`.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1.
-
-    Returns
-    -------
-    DataFrame
-        A row for each kernel, condition and function: ``kernel``, the treatment's level,
-        ``function`` (or ``subsystem``), ``treated``, ``control`` and ``difference`` (means over
-        boots, in instructions per I/O), ``low`` and ``high`` of the difference (t interval over
-        boots; NaN with one boot, or where boots agree to the last digit) and ``n`` (boots), by
-        falling size of the difference.
-
-    Raises
-    ------
-    UserError
-        If no pair was observed.
+    A row has the kernel and condition, ``function`` (or ``subsystem``), ``treated``, ``control``
+    and ``difference`` (means over boots, in instructions per I/O), ``low`` and ``high`` of the
+    difference (NaN with one boot, or where boots agree to the last digit) and ``n``; the largest
+    difference comes first. `profiles` are by the names of cells, `by` is as for `difference`.
+    Raises UserError if no pair was observed.
     """
     keys = _condition(data.cells)
     cells = data.cells[data.cells["cell"].isin(list(profiles)) & ~data.cells["aa"]]

@@ -69,28 +69,12 @@ class Hinge:
 class Knee(Statistic):
     """The level of a factor beyond which the value stops growing, with its interval.
 
-    Parameters
-    ----------
-    factor : str
-        Name of the factor.
-    knee : float
-        exp(mean over boots of ln(knee)), in the unit of the factor. NaN if the knee of any boot
-        lies outside the measured levels.
-    low, high : float
-        Ends of the interval, in the same unit. NaN where `knee` is, with one boot, and where the
-        boots do not differ.
-    n : int
-        Number of boots with a curve.
-    within, under, over : int
-        Number of boots whose knee lies within the measured levels, below them, and above them.
-    lowest, highest : float
-        Lowest and highest measured level.
-    before, after : float
-        Mean slopes of ln(value) against ln(level) of the boots whose knee lies within.
-    confidence : float
-        Confidence level of the interval, 0..1.
-    missing : str, optional
-        Why there is no estimate or no interval; empty if nothing is missing.
+    ``knee`` is exp(mean over boots of ln(knee)), in the unit of the factor; NaN if the knee of any
+    boot lies outside the measured levels. ``low`` and ``high`` are NaN there, too, with one boot,
+    and where the boots do not differ. ``n`` boots have a curve; the knee of ``within``, ``under``
+    and ``over`` of them lies within the measured levels (``lowest`` to ``highest``), below and
+    above them. ``before`` and ``after`` are mean slopes of ln(value) against ln(level) of the boots
+    within. ``missing`` says why there is no estimate or no interval.
     """
 
     factor: str
@@ -168,10 +152,8 @@ def knee(
 ) -> Knee:
     """Estimate the knee of one condition, from cells that differ in nothing but `factor`.
 
-    The parameters and errors are those of `knee_table`; cells of several conditions are refused.
+    Raises UserError as `knee_table`, and for cells of several conditions.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> control = cells[(cells["kernel"] == "6.1") & (cells["role"] == "control") & ~cells["aa"]]
     >>> one = control.drop_duplicates("block")
@@ -196,37 +178,16 @@ def knee_table(
     *,
     confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
-    """Estimate the knee of each condition.
+    """Estimate the knee of each condition, along a factor of numbers above 0.
 
     A boot whose value does not grow by a tenth per doubling before the hinge has its knee under the
     measured range; one that still does behind the hinge has it over the range. A hinge on the
     second level or the last but one counts as outside too, for the knee may lie beyond it. Boots
     with fewer than four levels (gated cells) are left out.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    factor : str
-        Factor of numbers above 0 along which the curves run.
-    value : str, optional
-        Column of a positive quantity, in any unit.
-    by : sequence of str, optional
-        Columns of the condition; by default those of a cell's condition except `factor`.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1.
-
-    Returns
-    -------
-    DataFrame
-        A row for each condition: the columns `by` and the fields of `Knee`. The estimate is
-        exp(mean ln(knee)) and the interval exp(t interval over boots).
-
-    Raises
-    ------
-    UserError
-        If the cells lack the factor, it is not of numbers above 0, or no boot has four levels; else
-        as in `boot_means`.
+    A row has the columns `by` (by default those of a cell's condition except `factor`) and the
+    fields of `Knee`. Raises UserError if the cells lack the factor, it is not of numbers above 0,
+    or no boot has four levels; else as `boot_means`.
     """
     conditions, knees = _knees(cells, factor, value, by, confidence)
     results = pd.DataFrame([asdict(one) for one in knees])
@@ -308,22 +269,13 @@ def _side(levels: Floats, fitted: Hinge) -> str:
 class Threshold(Statistic):
     """The lowest level of the treatment at which a value reaches a limit.
 
-    Parameters
-    ----------
-    estimate : float
-        exp(mean over boots of the logarithm of the crossing, interpolated between the two measured
-        levels around it), in the unit of the treatment. Within the bracket it is a guess if the
-        threshold is sharp. NaN where `censored` says why.
-    low, high : float
-        The measured bracket, in the same unit: the lowest level that was the last below the limit
-        in a boot, and the highest that was the first to reach it. NaN where a boot has none.
-    n : int
-        Number of boots.
-    censored : str
-        Which boots do not cross the limit within the measured levels; empty if all do.
+    ``estimate`` is exp(mean over boots of the logarithm of the crossing, interpolated between the
+    two measured levels around it), in the unit of the treatment: a guess if the threshold is sharp.
+    ``low`` and ``high`` are the measured bracket: the lowest level that was the last below the
+    limit in a boot, and the highest that was the first to reach it; NaN where a boot has none.
+    ``censored`` says which of the ``n`` boots do not cross the limit within the measured levels; ""
+    if all do.
 
-    Notes
-    -----
     The bracket holds the threshold of every measured boot. It holds the median threshold of all
     boots with a probability of at least 1 - 2**(1 - n), 96.9 % for six boots, because it misses
     that only if all boots lie on one side of it (H. A. David and H. N. Nagaraja, *Order
@@ -346,31 +298,12 @@ class Threshold(Statistic):
 
 
 def threshold(cells: pd.DataFrame, value: str, limit: float) -> Threshold:
-    """Find the lowest level of the treatment at which a value reaches a limit.
+    """Find the lowest level of the treatment at which a value reaches a limit, in the value's unit.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one kernel, equal except for the treatment, which must be a number. The valid
-        treated ones without tracing count.
-    value : str
-        Column that does not fall as the treatment rises, in any unit.
-    limit : float
-        Limit, in the unit of the value.
+    The cells are of one kernel, equal except for the treatment, which must be a number; valid
+    treated ones without tracing count. The value must not fall as the treatment rises. Raises
+    UserError if they mix conditions, a cell lacks the value, or a boot has fewer than two levels.
 
-    Returns
-    -------
-    Threshold
-        The estimate with the measured bracket.
-
-    Raises
-    ------
-    UserError
-        If the cells mix conditions, targets, clocks or kernel releases, the treatment is not a
-        number, a cell lacks the value, or a boot has fewer than two levels.
-
-    Examples
-    --------
     >>> one = cells[cells["kernel"] == "6.1"]
     >>> threshold(one, "switches_per_io", 1.0)
     544.3 [100, 1000], the measured levels around it in 6 boots

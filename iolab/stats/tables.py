@@ -20,6 +20,7 @@ from iolab.stats.conditions import (
     boot_means,
     cell_columns,
     comparable_cells,
+    first_gate,
     in_kernel_order,
     main_value,
     matched_pairs,
@@ -29,7 +30,6 @@ from iolab.stats.conditions import (
 from iolab.stats.estimates import (
     CONFIDENCE,
     Estimate,
-    Floats,
     estimate,
     from_zero,
     t_interval,
@@ -55,31 +55,12 @@ IOPS_LOST: Final = 0.99
 def pair_ratios(
     cells: pd.DataFrame, value: str = "iops", by: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """Return the mean log ratio treated/control of each boot.
+    """Return the mean of ln(treated/control) of each condition (`pair_columns`) and boot.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    value : str, optional
-        Column of a positive quantity, in any unit.
-    by : sequence of str, optional
-        Columns of the condition; by default `pair_columns`.
+    A row has the columns `by`, ``block``, ``y`` (the mean), ``order`` (mean order of the pairs: 1
+    treated first, -1 control first) and ``pairs`` (how many pairs of two valid cells were
+    averaged). Raises UserError as `matched_pairs`.
 
-    Returns
-    -------
-    DataFrame
-        A row for each condition and boot: the columns `by`, ``block``, ``y`` (mean of
-        ln(treated/control)), ``order`` (mean order of the pairs: 1 treated first, -1 control first)
-        and ``pairs`` (how many pairs of two valid cells were averaged).
-
-    Raises
-    ------
-    UserError
-        As in `matched_pairs`.
-
-    Examples
-    --------
     >>> boots = pair_ratios(cells)
     >>> boots.loc[boots["weight"] == 10000, ["kernel", "block", "y", "pairs"]].head(2).round(2)
        kernel  block     y  pairs
@@ -101,38 +82,17 @@ def ratio_table(
     family: Sequence[Mapping[str, object]] | None = None,
     confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
-    """Estimate the ratio treated/control of each condition.
+    """Estimate the ratio treated/control of each measured condition, by default of `pair_columns`.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology.
-    value : str, optional
-        Column of a positive quantity, in any unit.
-    by : sequence of str, optional
-        Columns of the condition; by default `pair_columns`.
-    family : sequence of mapping, optional
-        Conditions declared before measuring, each as the columns that pick its row. By default
-        every condition except the A/A pairs. A declared condition that was not measured or cannot
-        be tested still counts in the family's size.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1.
+    `family` has the conditions declared before measuring, each as the columns that pick its row; by
+    default it is every condition except the A/A pairs. A declared condition that was not measured
+    or cannot be tested still counts in its size.
 
-    Returns
-    -------
-    DataFrame
-        A row for each measured condition: the columns `by`, the fields of
-        `Estimate`, and ``p_holm``, Holm's correction of ``p_value`` over the
-        family (NaN outside it). A condition without a valid pair has n = 0 and the reason in
-        ``missing``.
+    A row has the columns `by`, the fields of `Estimate`, and ``p_holm``, Holm's correction of
+    ``p_value`` over the family (NaN outside it). A condition without a valid pair has n = 0 and the
+    reason in ``missing``. Raises UserError as `pair_ratios`, or if a member of the family picks
+    several rows.
 
-    Raises
-    ------
-    UserError
-        As in `pair_ratios`; if a member of the family picks several rows.
-
-    Examples
-    --------
     >>> table = ratio_table(cells[~cells["aa"]])
     >>> table[["kernel", "weight", "ratio", "low", "high", "n", "p_holm"]].round(2)
       kernel  weight  ratio   low  high  n  p_holm
@@ -174,37 +134,14 @@ def mean_table(
     *,
     confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
-    """Average a value in each condition.
+    """Average a value of the valid untraced cells in each condition, by default of `cell_columns`.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology; valid untraced ones count.
-    value : str, optional
-        Column to average, in any unit.
-    by : sequence of str, optional
-        Columns of the condition; by default `cell_columns`.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1.
+    A row has the columns `by`, ``mean`` (of the boots' means), ``low`` and ``high`` (all in the
+    unit of the value; not below 0 where no boot is), ``n``, ``cells``, ``confidence``, and
+    ``missing``: why there is no interval (one boot, or no spread) or no mean (all cells gated, or
+    the machine does not count the value). These are NaN then. Raises UserError if `by` would pool
+    different conditions, or one valid cell lacks the value and others have it.
 
-    Returns
-    -------
-    DataFrame
-        A row for each condition: the columns `by`, ``mean`` (of the boots' means) with the ends of
-        its t interval ``low`` and ``high`` (all in the unit of the value; not below 0 where no boot
-        is), ``n`` (boots),
-        ``cells``, ``confidence``, and ``missing``, why there is no interval (one boot, or no
-        spread) or no mean (all cells gated, or the machine does not count the value). These are NaN
-        then.
-
-    Raises
-    ------
-    UserError
-        If `by` would pool different conditions, or one valid cell lacks the value and others have
-        it.
-
-    Examples
-    --------
     >>> table = mean_table(cells[cells["role"] == "control"], "switches_per_io")
     >>> table[["kernel", "mean", "n", "cells"]]
       kernel   mean  n  cells
@@ -222,40 +159,29 @@ def mean_table(
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.agg(n=("y", "size"), cells=("cells", "sum")).reset_index()
     values = [group["y"].to_numpy(dtype=np.float64) for _, group in grouped]
-    table[["mean", "low", "high"]] = np.array([_mean_from_zero(y, confidence) for y in values])
+    intervals = [(y, *t_interval(y, confidence)) for y in values]
+    table[["mean", "low", "high"]] = np.array(
+        [(mean, *from_zero(y, low, high)) for y, mean, low, high in intervals]
+    )
     table = table.assign(confidence=confidence, missing=[what_is_missing(y) for y in values])
     measured = cells[~cells["recorded"]]
     lost = [
         group[list(by)]
         .iloc[[0]]
-        .assign(n=0, cells=0, confidence=confidence, missing=f"no valid cell{_gate(group)}")
+        .assign(n=0, cells=0, confidence=confidence, missing=f"no valid cell{first_gate(group)}")
         for group in _lost(measured, table, by)
     ]
     return in_kernel_order(pd.concat([table, *lost], ignore_index=True)[columns], by)
 
 
 def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Compare each traced cell with its untraced twin.
+    """Compare each traced cell with its untraced twin, which its column ``twin`` names.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology. A traced cell names its twin in the column ``twin``.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1.
+    A row, for each traced condition, has the columns of `cell_columns`, ``ratio`` (I/Os per second
+    of the steady part, of a program `main_value`, traced over untraced), ``low``, ``high``, ``n``,
+    and ``switches_traced`` and ``switches_untraced`` (context switches per I/O, of a program per
+    second, which tracing should not change). Only pairs of valid cells count.
 
-    Returns
-    -------
-    DataFrame
-        A row for each traced condition, none if nothing was traced: the columns of
-        `cell_columns`, ``ratio`` (I/Os per second of the steady part, of a
-        program `main_value`, traced over untraced) with the ends of its
-        interval ``low`` and ``high``, ``n`` (boots), and ``switches_traced`` and
-        ``switches_untraced`` (context switches per I/O, of a program per second, which tracing
-        should not change). Only pairs of valid cells count.
-
-    Examples
-    --------
     >>> traced = cells.assign(
     ...     twin=cells["cell"],
     ...     cell=cells["cell"] + "-traced",
@@ -290,26 +216,12 @@ def recording_cost(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd
 
 
 def crossed_cells(cells: pd.DataFrame, factor: str, *, by: str) -> pd.DataFrame:
-    """Return the cells in which the treatment is crossed with a factor.
+    """Return the cells in which the treatment is crossed with a factor, without side experiments.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, without side experiments.
-    factor : str
-        The factor that the treatment is crossed with.
-    by : str
-        A factor of which each level has a plane of its own.
+    These are the untraced pairs of each level of the treatment that was measured at two levels of
+    `factor` or more, and of each level of `factor` that has two such. Each level of the factor `by`
+    has a plane of its own.
 
-    Returns
-    -------
-    DataFrame
-        The untraced pairs of each level of the treatment that was measured at two levels of
-        `factor` or more, and of each level of `factor` that has two such. Without a row where
-        nothing is crossed.
-
-    Examples
-    --------
     >>> crossed = crossed_cells(cells, "iodepth", by="numjobs")
     >>> len(crossed) == (0 if cells["iodepth"].nunique() == 1 else len(cells))
     True
@@ -337,35 +249,17 @@ def crossed_cells(cells: pd.DataFrame, factor: str, *, by: str) -> pd.DataFrame:
 def region_table(
     cells: pd.DataFrame, value: str, contrast: Literal["mean", "ratio"], *, limit: float = 1.0
 ) -> pd.DataFrame:
-    """Return a value in each condition, and whether the effect is there.
+    """Return a value in each kernel and condition, and whether the effect is there.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of one pathology, clock and target.
-    value : str
-        Column of the cells.
-    contrast : {"mean", "ratio"}
-        The mean in each condition, or the ratio treated/control of the pairs.
-    limit : float
-        In the unit of the contrast. A ratio shows the effect where its whole interval lies below
-        the limit, a mean where it lies above. Without an interval a ratio shows nothing.
+    The contrast is the mean, or the ratio treated/control of the pairs; `limit` is in its unit. A
+    ratio shows the effect where its whole interval lies below the limit, a mean where it lies
+    above. Without an interval a ratio shows nothing.
 
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and condition: kernel, the factors, ``y`` (NaN where no valid cell
-        has the value), ``low`` and ``high`` (t interval over boots), ``n`` (boots) and ``effect``
-        (NA where a ratio has no interval, or there is no value).
-        The control has no level of the treatment; of ratios, its row is the A/A pair's.
+    A row has kernel, the factors, ``y`` (NaN where no valid cell has the value), ``low``, ``high``,
+    ``n`` and ``effect`` (NA where a ratio has no interval, or there is no value). The control has
+    no level of the treatment; of ratios, its row is the A/A pair's. Raises UserError as
+    `ratio_table` and `mean_table`.
 
-    Raises
-    ------
-    UserError
-        As `ratio_table` and `mean_table`.
-
-    Examples
-    --------
     >>> table = region_table(cells, "iops", "ratio")
     >>> table.loc[table["kernel"] == "6.1", ["weight", "y", "effect"]].round(2)
        weight     y  effect
@@ -391,11 +285,6 @@ def region_table(
     return in_kernel_order(table, cell_columns(kept))
 
 
-def _mean_from_zero(y: Floats, confidence: float) -> tuple[float, float, float]:
-    mean, low, high = t_interval(y, confidence)
-    return (mean, *from_zero(y, low, high))
-
-
 def _without_pairs(
     cells: pd.DataFrame, table: pd.DataFrame, by: Sequence[str], confidence: float
 ) -> pd.DataFrame:
@@ -405,7 +294,7 @@ def _without_pairs(
     rows = []
     for group in _lost(treated, table, by):
         pairs = measured.merge(group[["block", "pair"]], on=["block", "pair"])
-        missing = f"no pair with two valid cells{_gate(pairs)}"
+        missing = f"no pair with two valid cells{first_gate(pairs)}"
         nothing = Estimate(np.nan, np.nan, np.nan, 0, 0.0, np.nan, confidence, missing)
         rows.append(group[list(by)].iloc[[0]].assign(**asdict(nothing)))
     return pd.concat(rows) if rows else table[:0]
@@ -417,9 +306,3 @@ def _lost(cells: pd.DataFrame, table: pd.DataFrame, by: Sequence[str]) -> Iterat
     lost = cells[(known["in_table"] == "left_only").to_numpy()]
     for _, group in lost.groupby(list(by), dropna=False, observed=True):
         yield group
-
-
-def _gate(cells: pd.DataFrame) -> str:
-    """Return the gate that rejected the first invalid cell, after a colon."""
-    gates = cells.loc[~cells["valid"], "gate"].unique()
-    return f": {gates[0]}" if len(gates) else ""

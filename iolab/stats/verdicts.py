@@ -17,10 +17,9 @@ import pandas as pd
 from iolab.pathology import get_pathology
 from iolab.pathology.claims import Claim
 from iolab.stats.claims import Selected, judge_selected
-from iolab.stats.conditions import CONTEXT, kernel_order, pathology_of
+from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
 from iolab.stats.estimates import CONFIDENCE
 from iolab.store.dataset import Dataset
-from iolab_base.errors import UserError
 
 __all__ = [
     "VERDICTS",
@@ -43,32 +42,14 @@ _COLUMNS: Final = (
 
 
 def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Judge every claim of a pathology on every kernel.
+    """Judge every claim of a pathology on every kernel; those that cannot run here come last.
 
-    Parameters
-    ----------
-    data : Dataset
-        Results of one pathology, on one target and clock.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1.
+    A row has ``pathology``, ``kernel``, the claim's ``claim`` (name), ``kind``, ``secondary`` and
+    ``statement``, then ``estimate``, ``low``, ``high`` and ``n`` as in `Judged`, ``rule`` (the
+    limit in words), ``published`` (the report's number, in the unit of the estimate; NaN if it
+    gives none), ``verdict``, ``reason`` and ``clock``. Raises UserError if there is no cell, or
+    cells of different pathologies, targets, clocks or kernel releases would be pooled.
 
-    Returns
-    -------
-    DataFrame
-        A row for each kernel and claim, kernels that cannot run here last. Columns: ``pathology``,
-        ``kernel``, the claim's ``claim`` (name), ``kind``, ``secondary`` and ``statement``, then
-        ``estimate``, ``low``, ``high`` and ``n`` (boots) as in `Judged`, ``rule`` (the limit in
-        words), ``published`` (the report's number, in the unit of the estimate; NaN if it gives
-        none), ``verdict``, ``reason`` and ``clock``.
-
-    Raises
-    ------
-    UserError
-        If there is no cell, or cells of different pathologies, targets, clocks or kernel releases
-        would be pooled.
-
-    Examples
-    --------
     >>> table = verdict_table(data)
     >>> table.loc[table["claim"] == "IOPS lost", ["kernel", "n", "verdict"]]
        kernel  n          verdict
@@ -77,10 +58,8 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
     17    6.8  0  cannot run here
     """
     pathology = pathology_of(data.cells)
-    for name in CONTEXT:
-        if data.cells[name].nunique() > 1:
-            raise UserError(f"these cells have more than one {name}: choose one")
-    kernels = sorted(data.cells["kernel"].unique(), key=kernel_order)
+    refuse_contexts(data.cells)
+    kernels = kernels_of(data.cells)
     rows = []
     cells = Selected(data)
     unavailable = [kernel for kernel in data.unavailable["kernel"] if kernel not in kernels]
@@ -108,25 +87,13 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
 
 
 def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
-    """Condense verdicts to a row for each pathology and kernel.
+    """Condense the rows of `verdict_table`, of any number of pathologies, to one per kernel.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of `verdict_table`, of any number of pathologies.
-    confidence : float, optional
-        Confidence level of the intervals, 0..1, for the column of that name.
+    A row has ``pathology``, ``kernel``, ``mechanism`` and ``magnitude`` (the verdict on all primary
+    claims of that kind, or how many of them were reproduced, with the names of the others),
+    ``secondary claims`` (the same), ``confidence`` (the level and the fewest boots behind a claim)
+    and ``page`` (the notebook).
 
-    Returns
-    -------
-    DataFrame
-        A row for each pathology and kernel: ``pathology``, ``kernel``, ``mechanism`` and
-        ``magnitude`` (the verdict on all primary claims of that kind, or how many of them were
-        reproduced, with the names of the others), ``secondary claims`` (the same), ``confidence``
-        (the level and the fewest boots behind a claim) and ``page`` (the notebook).
-
-    Examples
-    --------
     >>> summary = verdict_summary(verdict_table(data))
     >>> summary[["kernel", "confidence"]]
       kernel    confidence

@@ -45,7 +45,7 @@ def one_run(noise: float, seed: int, cause: float | None) -> Run:
     screened = screening(
         measured(truth, boots=2, noise=noise, seed=2 * seed), [asked], "6.1", list(truth)[1:]
     )
-    picked = candidates(screened, _MOST)
+    picked = candidates(screened, [asked], _MOST)
     if not picked:
         return Run(errs=False, finds=False, covered=None)
     fresh = {"none": _BASELINE, **{name: truth[name] for name in picked}}

@@ -12,9 +12,7 @@ import pytest
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from guestprof.profile import KINDS
 from iolab import figures, stats
-from iolab.figures.cells import _LOOKS, cost_split
 from iolab.figures.panels import axis_number
 from iolab.figures.style import COLUMN_IN, DOUBLE_IN
 from iolab.pathology import PATHOLOGIES, get_pathology
@@ -313,20 +311,3 @@ def test_a_treatment_without_an_order_has_no_axis() -> None:
         figures.by_treatment(cells, "iops", "IOPS")
     with pytest.raises(UserError, match="bfq_idling has no numeric factor iodepth"):
         figures.region_iops(cells, "iodepth", "numjobs")
-
-
-def test_bars_are_as_long_as_the_costs() -> None:
-    frame = pd.DataFrame({"user": [2.0, 3.0], "wake": [0.0, 5.0]}, index=["none", "400"])
-    axes = cost_split(frame).axes[0]
-    ends = [max(bar.get_x() + bar.get_width() for bar in bars) for bars in axes.containers]
-    assert ends == [3.0, 8.0]
-    assert [text.get_text() for text in axes.texts] == [" 2", " 8"]
-
-
-def test_every_subsystem_has_a_look() -> None:
-    assert set(_LOOKS) == set(KINDS)
-
-
-def test_nothing_to_draw_is_said() -> None:
-    with pytest.raises(UserError, match="no costs to draw"):
-        cost_split(pd.DataFrame({"user": [0.0]}))

@@ -103,7 +103,7 @@ def test_built_in_pathologies_that_a_file_imports_are_not_its_own(tmp_path: Path
 
 
 def test_a_notebook_beside_the_file(tmp_path: Path) -> None:
-    edit = ("    preregistered=(),\n", '    preregistered=(),\n    notebook="page.ipynb",\n')
+    edit = ("    cell=cell,\n", '    cell=cell,\n    notebook="page.ipynb",\n')
     path = example(tmp_path, edit)
     sentence = refused(lambda: register_file(path))
     assert sentence == f"{path}: pathology {NAME}: there is no notebook page.ipynb in {tmp_path}"

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import gc
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +20,14 @@ from tests.bench.bench_statistics import sign_flip_p
 from tests.support import synthetic
 
 _AT = {"iodepth": 192, "weight": 10000}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collects_little() -> Iterator[None]:
+    # multipletests collects garbage on each call, half a second among all that pytest has loaded.
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def claim(name: str, **different: Any) -> Claim:

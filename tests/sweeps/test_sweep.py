@@ -14,16 +14,19 @@ import pytest
 from bs4 import BeautifulSoup
 
 from iolab.pathology import get_pathology
+from iolab.pathology.registry import FILES_VARIABLE
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
 from iolab.sweeps.pages import make_page
 from iolab.sweeps.request import PathologyPlan, Request
 from iolab.sweeps.sweep import _experiment
+from tests.support import quick_pathology
 from tests.support.command import ARGV
 from tests.support.processes import processes_naming, wait_until
+from tests.support.quick_pathology import QUICK
 
-_SWEEP = ("sweep", "--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000")
-_FOLDER = Path("dio_kworker/smoke-weight10000-6.1")
+_SWEEP = ("sweep", "--profile", "smoke", "--pathology", QUICK.name)
+_FOLDER = Path(QUICK.name, "smoke")
 
 
 def iolab(*arguments: str) -> list[str]:
@@ -37,7 +40,10 @@ def machines_of(root: Path) -> list[str]:
 
 @pytest.mark.vm
 @pytest.mark.usefixtures("target")
-def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FILES_VARIABLE, str(quick_pathology.__file__))
     killed = tmp_path / "killed"
     sweep = subprocess.Popen(
         iolab(*_SWEEP, "--jobs", "1", "--root", str(killed)), stdout=subprocess.DEVNULL
@@ -57,11 +63,11 @@ def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(tmp_path: Path) -> None
     )
     assert "1 of 2 blocks are in the store already" in again.stderr
     data = load(killed / _FOLDER)
-    assert len(data.cells) == 8
+    assert len(data.cells) == 4
     assert data.cells["valid"].all()
-    assert (killed / _FOLDER / "dio_kworker.html").exists()
+    assert (killed / _FOLDER / f"{QUICK.name}.html").exists()
     results = json.loads((killed / "results.json").read_text())
-    assert results["dio_kworker"]["cells"]["valid"] == 8
+    assert results[QUICK.name]["cells"]["valid"] == 4
 
     # Beside other work, too, the bytes are the same: targets/test_vm.py.
     subprocess.run(iolab("verify", str(killed / _FOLDER), "--blocks", "1"), check=True)
