@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
+from iolab.agent.plan_devices import check_devices
 from iolab.experiment.recipe import Cells, Change, Recipe, changes
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import Condition, Grid, first_levels
@@ -110,7 +111,7 @@ def question(
     antagonist: Antagonist | None = None,
     claims: str | Sequence[str | Claim] = (),
     device: Device | Sequence[Device] | None = None,
-    filesystem: Literal["xfs", "ext4"] | None = "xfs",
+    filesystem: Literal["xfs", "ext4", "btrfs", "f2fs", "tmpfs"] | None = "xfs",
     size_mib: int = 64,
     layout: str = "written",
     ramp_ms: int = 300,
@@ -147,8 +148,9 @@ def question(
         Each is judged at every level of the treatment.
     device : Device or sequence of Device, optional
         By default a null_blk device in memory that completes each I/O after 10 us.
-    filesystem : {"xfs", "ext4", None}, optional
-        Made on the last device for each cell; None: the work uses the device itself.
+    filesystem : {"xfs", "ext4", "btrfs", "f2fs", "tmpfs", None}, optional
+        Made on the last device for each cell; tmpfs has none. None: the work uses the device
+        itself.
     size_mib, layout, ramp_ms, runtime_ms : int, str, optional
         Size of each file, its layout, and the times of a cell, as for `OpenJob`.
     cpus, memory_mib : int, optional
@@ -167,15 +169,20 @@ def question(
     if program is not None:
         filesystem = None if device is None else filesystem
         devices = () if device is None else _devices(device, size_mib=size_mib)
+    elif filesystem == "tmpfs" and device is None:
+        devices = ()
     else:
         devices = _devices(device, size_mib=size_mib)
+    on = "" if filesystem in (None, "tmpfs") else devices[-1].name
+    made = None if filesystem is None else FileSystem(filesystem, on)
+    check_devices(list(devices), made, "the question")
     recipe = Recipe(
         sections=() if fio is None else tuple(parse_fio(fio)),
         program=None if program is None else shipped(list(program), value=value),
         group=dict(group or {}),
         antagonist=antagonist,
         devices=devices,
-        filesystem=None if filesystem is None else FileSystem(filesystem, devices[-1].name),
+        filesystem=made,
         size_mib=size_mib,
         layout=layout,
         ramp_ms=ramp_ms,

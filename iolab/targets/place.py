@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from iolab.agent.plan import Cell, Device, FileSystem, Plan, programs_of
+from iolab.agent.plan import Cell, Device, FileSystem, Plan, in_memory, programs_of
 from iolab.agent.program import NEEDS_GUEST
 from iolab_base.errors import CannotRunError
 
@@ -13,7 +13,7 @@ __all__ = ["MADE", "Place"]
 
 MADE = ("zram", "brd", "loop")
 
-_SHARED_MODULES = ("bfq", "crc32c", "ext4", "xfs")
+_SHARED_MODULES = ("bfq", "btrfs", "crc32c", "ext4", "f2fs", "xfs")
 # The space that a file system keeps for itself.
 _SPARE_MIB = 64
 # The least that fio and mkfs need on a small disk.
@@ -58,6 +58,8 @@ class Place:
             raise CannotRunError(NEEDS_GUEST)
         if cell.antagonist is not None and cell.antagonist.device is not None:
             raise CannotRunError("its antagonist needs a second device, and one is measured here")
+        if in_memory(cell):
+            return cell
         filesystem = cell.filesystem
         if filesystem is None:
             name = cell.devices[-1].name
