@@ -49,6 +49,8 @@ def check_devices(devices: list[Device], filesystem: FileSystem | None, where: s
             # Others use what exists already: only what is made may be taken apart again.
             made = not under[name].real
             check(made, f"{where}: {device.name!r} must be over devices that are made")
+        for pool in _POOL.findall(device.table):
+            check(" thin-pool " in under[pool].table, f"{where}: {pool!r} is no thin-pool")
         _check_size(device, [under[name].size_mib for name in device.beneath], where)
     if any(d.kind == "directory" for d in devices):
         single = len(devices) == 1 and filesystem is None
@@ -127,6 +129,7 @@ _TARGETS = {
     "verity": rf"1 {_D} {_D} 4096 4096 {_N} {_N} sha256 \{{root\}} (-|([0-9a-f]{{2}})+)",
 }
 _LINE = re.compile(rf"(?P<start>{_N}) (?P<length>{_N}) (?P<target>[a-z-]+) (?P<rest>.+)")
+_POOL = re.compile(r" thin \{(.*?)\}")
 _LEVELS = {"raid0", "raid1"}
 _SECTORS_MIB = 2048
 
@@ -206,5 +209,6 @@ def _check_filesystem(filesystem: FileSystem, devices: list[Device], where: str)
     lost = kind in _STORED and not stored_by(filesystem.device, devices)
     check(not lost, f"{where}: {kind} needs a device that stores its metadata")
     least_mib, size_mib = _LEAST_MIB.get(kind, 0), device.size_mib
-    fits = size_mib >= least_mib
+    # Of what exists already, the plan has the space that it needs, not the size.
+    fits = device.real or size_mib >= least_mib
     check(fits, f"{where}: {kind} needs {least_mib} MiB, {device.name!r} has {size_mib}")

@@ -66,6 +66,8 @@ class Place:
         else:
             name = filesystem.realtime_device or filesystem.device
         data = next(d for d in cell.devices if d.name == name)
+        if data.beneath:
+            raise CannotRunError(f"it needs a {data.kind} device over others, which are made")
         if data.integrity:
             raise CannotRunError("it needs a disk with protection information, which is made")
         device = self._device(data, _size_mib(cell), on_files=filesystem is not None)

@@ -35,7 +35,6 @@ def _md(level: str = "raid1", size_mib: int = 64, **different: Any) -> Device:
         _dm(f"0 {_SECTORS} delay {{a}} 0 5 {{b}} 0 10"),
         _dm(f"0 {_SECTORS} crypt aes-cbc-essiv:sha256 {_KEY} 0 {{a}} 0 1 no_read_workqueue"),
         _dm(f"0 {_SECTORS} thin-pool {{a}} {{b}} 128 0 1 skip_block_zeroing"),
-        _dm(f"0 {_SECTORS} thin {{a}} 7"),
         _dm(f"0 {_SECTORS} verity 1 {{a}} {{b}} 4096 4096 16384 0 sha256 {{root}} -"),
         _md(),
         _md("raid0", 128, chunk_kib=4),
@@ -55,6 +54,7 @@ def test_devices_over_others(device: Device) -> None:
         (_dm(f"0 {_SECTORS} linear 0800 0"), "0800"),
         (_dm(f"0 {_SECTORS} linear {{../a}} 0"), "linear"),
         (_dm(f"0 {_SECTORS} thin {{a}} 7 8:0"), "thin"),
+        (_dm(f"0 {_SECTORS} thin {{a}} 7"), "thin-pool"),
         (_dm(f"0 {_SECTORS} linear {{root}} 0"), "names no device"),
         (_dm(f"0 {_SECTORS} crypt aes-xts-plain64 :32:user:key 0 {{a}} 0"), "crypt"),
         (_dm(f"0 {_SECTORS} error"), "error"),
@@ -64,7 +64,6 @@ def test_devices_over_others(device: Device) -> None:
         (_dm(f"8 {_SECTORS} linear {{a}} 0"), "begin at 0"),
         (_dm(f"0 {_SECTORS} linear {{c}} 0"), "'c'"),
         (_dm(f"0 {_SECTORS} linear {{made}} 0"), "'made'"),
-        (_dm(""), "START LENGTH"),
         (Device("made", "dm", 64), "ends at 0"),
         (Device("made", "dm", 64, table=5), "text"),  # type: ignore[arg-type]
         (_dm(f"0 {_SECTORS} linear {{a}} 0", scheduler="bfq"), "scheduler"),

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
-from iolab.targets.vm import VmTarget
+from iolab.targets.vm import VmTarget, prepare
+from iolab_base.errors import CannotRunError
 from tests.support.guest import cell_of, start_in_guests
-from tests.support.plans import guest_plan, job
+from tests.support.needs import wants
+from tests.support.plans import guest_plan, job, plan
 
 pytestmark = pytest.mark.vm
 
 _PROGRAM = Path(__file__).parents[1] / "support" / "stacked_in_guest.py"
 _SECTORS = 128 << 11
 _FILE_SYSTEMS = ("btrfs", "f2fs")
+_NVME = {"name": "disk", "kind": "nvme", "size_mib": 64, "memory_backed": False}
 
 
 def _disk(name: str, size_mib: int = 128) -> dict[str, Any]:
@@ -118,3 +121,18 @@ def test_a_killed_run_leaves_no_device(results: Path, seen: dict[str, Any]) -> N
     left = [kill for kill in seen["kills"] if kill[3] or not kill[4]]
     assert left == []
     assert {(kill[0], kill[2]) for kill in seen["kills"]} >= {("thin", 9), ("raid1", 9)}
+
+
+def test_nvme_is_not_measured_in_virtual_time(target: VmTarget, tmp_path: Path) -> None:
+    with pytest.raises(CannotRunError, match="host's clock"):
+        target.run(plan(_cell("nvme", _NVME), modules=["nvme"]), tmp_path / "results")
+
+
+def test_nvme_on_the_hosts_clock(tmp_path: Path) -> None:
+    with wants("a virtual machine"):
+        target = prepare("6.1", "host", cpus=1, memory_mib=1024)
+    target.run(plan(_cell("nvme", _NVME), modules=["nvme"]), tmp_path / "results")
+    cell = cell_of(tmp_path / "results", "nvme")
+    # A busy host may invalidate it.
+    assert (cell["state"], cell.get("reason")) == ("done", None)
+    assert cell["last"]["ios"] > cell["first"]["ios"]

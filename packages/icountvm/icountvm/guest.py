@@ -164,7 +164,7 @@ class Guest:
         if self.machine.nvme and self.machine.accelerator == "icount":
             # Bottom halves of QEMU's main loop complete it (hw/nvme/ctrl.c): their time is the
             # host's. A machine that also records (`icountvm.qemu`) hung at its first I/O.
-            raise CannotRunError("QEMU's NVMe completes in the host's time: ask on the host's clock")
+            raise CannotRunError("QEMU's NVMe completes in the host's time: use the host's clock")
         folder = into.absolute().parent
         observed = folder / "observed"
         observed.mkdir(exist_ok=True)
