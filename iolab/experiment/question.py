@@ -167,13 +167,13 @@ def question(
     """
     _one_work(fio, program)
     if program is not None:
-        filesystem = None if device is None else filesystem
+        filesystem = None if device is None and filesystem != "tmpfs" else filesystem
         devices = () if device is None else _devices(device, size_mib=size_mib)
     elif filesystem == "tmpfs" and device is None:
         devices = ()
     else:
         devices = _devices(device, size_mib=size_mib)
-    on = "" if filesystem in (None, "tmpfs") else devices[-1].name
+    on = devices[-1].name if devices and filesystem != "tmpfs" else ""
     made = None if filesystem is None else FileSystem(filesystem, on)
     check_devices(list(devices), made, "the question")
     recipe = Recipe(
