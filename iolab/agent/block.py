@@ -82,7 +82,9 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
     recorder = None
     try:
         refuse_outside_a_guest(cell)
-        nodes = {d.name: make_device(journal, d) for d in cell.devices}
+        nodes: dict[str, Path] = {}
+        for device in cell.devices:
+            nodes[device.name] = make_device(journal, device, nodes)
         if cell.filesystem is not None:
             claim.lend(cell)
         place = work_place(journal, cell, nodes, cpu=plan.cpu)

@@ -6,14 +6,16 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from iolab.agent.filesystem import make_folder, mount_kernels
 from iolab.agent.journal import Journal
 from iolab.agent.named import attach_loop, beneath, check_size, disk_of
 from iolab.agent.plan import Device
-from iolab.agent.proc import available_memory
+from iolab.agent.proc import available_memory, in_guest, text_of
 from iolab.agent.settings import change, load_module
+from iolab.agent.stacked import make_stacked
 from iolab.agent.trusted import new_file
 from iolab_base.errors import CannotRunError
 
@@ -21,6 +23,7 @@ __all__ = ["load_null_blk", "make_brd", "make_device", "make_zram", "schedule"]
 
 _CONFIGFS = Path("/sys/kernel/config")
 _SYS_BLOCK = Path("/sys/block")
+_NODE_S = 5.0
 
 
 def load_null_blk(journal: Journal) -> None:
@@ -131,6 +134,21 @@ def _named(journal: Journal, device: Device) -> Path:
     return node
 
 
+def _nvme(journal: Journal, device: Device) -> Path:
+    if not in_guest():
+        raise CannotRunError("an nvme device is QEMU's: it exists in a virtual machine only")
+    load_module(journal, "nvme")
+    until = time.monotonic() + _NODE_S
+    while True:
+        # The kernel looks for controllers and their disks after the module was loaded.
+        for disk in _SYS_BLOCK.glob("nvme*n1"):
+            if text_of(disk / "device/serial") == device.drive:
+                return Path("/dev") / disk.name
+        if time.monotonic() > until:
+            raise CannotRunError(f"this machine has no NVMe disk {device.drive}")
+        time.sleep(0.05)
+
+
 def _check_space(folder: Path, size_mib: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size_mib << 20:
@@ -149,17 +167,21 @@ _MAKERS = {
     "loop": _loop,
     "named": _named,
     "null_blk": _null_blk,
+    "nvme": _nvme,
     "scsi_debug": _scsi_debug,
     "zram": _zram,
 }
 
 
-def make_device(journal: Journal, device: Device) -> Path:
+def make_device(journal: Journal, device: Device, nodes: Mapping[str, Path]) -> Path:
     """Make a block device, or find an existing one, and return its node.
 
-    It has no I/O scheduler until `schedule`. Raises CannotRunError if this kernel cannot make it,
-    or it is too small.
+    `nodes` has those of the devices beneath it, by name. It has no I/O scheduler until `schedule`.
+    Raises CannotRunError if this kernel cannot make it, or it is too small.
     """
+    if device.beneath:
+        # It has no requests to schedule, and what it is over decides whether it rotates.
+        return make_stacked(journal, device, nodes)
     node = _MAKERS[device.kind](journal, device)
     disk = _SYS_BLOCK / disk_of(node).name
     # The file system and files are made without a scheduler; the measured I/O may have one.
@@ -172,6 +194,8 @@ def make_device(journal: Journal, device: Device) -> Path:
 
 def schedule(journal: Journal, device: Device, node: Path) -> None:
     """Set a device's I/O scheduler and its tunables; CannotRunError if the kernel lacks one."""
+    if device.beneath:
+        return
     disk = _SYS_BLOCK / disk_of(node).name
     queue = disk / "queue"
     if not (queue / "scheduler").exists():
@@ -192,7 +216,6 @@ def schedule(journal: Journal, device: Device, node: Path) -> None:
 
 _CONTROL = Path("/sys/class/zram-control")
 _BRD = Path("/sys/module/brd")
-_NODE_S = 5.0
 
 
 def _check_memory(size_mib: int) -> None:

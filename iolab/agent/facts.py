@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import os
 import re
+import shutil
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
@@ -34,7 +35,8 @@ __all__ = [
     "survey",
 ]
 
-_MADE = ("null_blk", "scsi_debug", "loop", "zram", "brd")
+_MADE = ("null_blk", "scsi_debug", "loop", "zram", "brd", "dm", "md")
+_MODULE_OF = {"dm": "dm_mod", "md": "md_mod"}
 # Exists where zram is loaded or built in.
 _ZRAM = Path("/sys/class/zram-control")
 _NT_GNU_BUILD_ID = 3
@@ -113,8 +115,11 @@ def _has_module(name: str) -> bool:
 def _can_make(kind: str) -> bool:
     if kind == "zram" and _ZRAM.is_dir():
         return True
+    if kind == "dm" and shutil.which("dmsetup") is None:
+        return False
     # brd makes its disks only when it is loaded.
-    return not (kind == "brd" and Path("/sys/module/brd").is_dir()) and _has_module(kind)
+    loaded = kind == "brd" and Path("/sys/module/brd").is_dir()
+    return not loaded and _has_module(_MODULE_OF.get(kind, kind))
 
 
 def _why_unmeasurable() -> str:

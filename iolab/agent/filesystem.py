@@ -8,7 +8,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -17,11 +17,25 @@ from iolab.agent.plan import FileSystem
 from iolab.agent.settings import load_module
 from iolab.agent.undo import MOUNTED_BY_US
 from iolab_base.errors import CannotRunError
-from iolab_base.process import run
+from iolab_base.process import CommandError, run
 
-__all__ = ["fresh_pages", "make_filesystem", "make_folder", "mount_kernels", "write_fresh_xfs"]
+__all__ = [
+    "fresh_pages",
+    "make_filesystem",
+    "make_folder",
+    "make_tmpfs",
+    "mount_kernels",
+    "write_fresh_xfs",
+]
 
 _FILE_SYSTEMS = Path("/proc/filesystems")
+# A new device has nothing to discard (-K, -t 0).
+_MKFS = {"btrfs": ("-q", "-f", "-K"), "f2fs": ("-q", "-f", "-t", "0"), "xfs": ("-q", "-f", "-K")}
+# What mkfs makes by default and older kernels do not mount (ext4(5), mkfs.xfs(8)), switched off.
+_PLAIN = {
+    "ext4": ("-O", "^orphan_file"),
+    "xfs": ("-m", "bigtime=0,inobtcount=0", "-i", "nrext64=0"),
+}
 
 
 @contextmanager
@@ -98,28 +112,47 @@ def _make(
     empty: bool,
 ) -> None:
     node = nodes[filesystem.device]
-    options: list[str] = []
-    if filesystem.kind == "ext4":
-        # Lazy initialisation would run in the kernel while the job is measured.
-        lazy = "lazy_itable_init=0,lazy_journal_init=0"
-        # Metadata in the page cache: few inodes; blocks of one page, because setting another block
-        # size empties the device's page cache (set_blocksize()).
-        small = [] if stored else ["-b", "4096", "-N", "64"]
-        run(["mkfs.ext4", "-q", "-F", "-E", lazy, *small, node], timeout_s=300)
-    else:
-        section = filesystem.realtime_device
-        realtime = None if section is None else nodes[section]
-        options = [] if realtime is None else ["-o", f"rtdev={realtime}"]
-        if empty:
-            write_fresh_xfs(node, realtime)
-        else:
-            mine = [] if realtime is None else ["-d", "rtinherit=1", "-r", f"rtdev={realtime}"]
-            # -K: a new device has nothing to discard.
-            run(["mkfs.xfs", "-q", "-f", "-K", *mine, node], timeout_s=300)
+    section = filesystem.realtime_device
+    realtime = None if section is None else nodes[section]
+    options = [] if realtime is None else ["-o", f"rtdev={realtime}"]
     journal.note("rmdir", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     journal.note("umount", str(folder))
-    run(["mount", "-t", filesystem.kind, *options, node, folder], timeout_s=60)
+    if empty and filesystem.kind == "xfs":
+        write_fresh_xfs(node, realtime)
+    else:
+        _mkfs(filesystem.kind, node, realtime, stored=stored)
+    mount: list[str | Path] = ["mount", "-t", filesystem.kind, *options, node, folder]
+    mounted = run(mount, timeout_s=60, check=False)
+    if mounted.returncode and filesystem.kind in _PLAIN:
+        # The kernel is asked by mounting: XFS shows nowhere which features it knows.
+        with suppress(CommandError):
+            _mkfs(filesystem.kind, node, realtime, *_PLAIN[filesystem.kind], stored=stored)
+            mounted = run(mount, timeout_s=60, check=False)
+    if mounted.returncode:
+        reason = mounted.stderr.strip() or f"mount ended with {mounted.returncode}"
+        raise CannotRunError(f"the {filesystem.kind} that mkfs made is not mounted: {reason}")
+
+
+def _mkfs(kind: str, node: Path, realtime: Path | None, *given: str, stored: bool) -> None:
+    options = [*given]
+    if kind == "ext4":
+        # Lazy initialisation would run in the kernel while the job is measured.
+        options += ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
+        # Metadata in the page cache: few inodes; blocks of one page, because setting another block
+        # size empties the device's page cache (set_blocksize()).
+        options += [] if stored else ["-b", "4096", "-N", "64"]
+    else:
+        options += _MKFS[kind]
+    options += [] if realtime is None else ["-d", "rtinherit=1", "-r", f"rtdev={realtime}"]
+    run([f"mkfs.{kind}", *options, node], timeout_s=300)
+
+
+def make_tmpfs(journal: Journal, folder: Path) -> None:
+    """Mount a fresh tmpfs at `folder`; half of the machine's memory fits in."""
+    journal.note("rmdir", str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    mount_kernels(journal, "tmpfs", folder)
 
 
 _PAGE = 4096

@@ -8,6 +8,7 @@ every value.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from iolab.agent.fio_options import faults_of
@@ -29,13 +30,18 @@ __all__ = [
     "Recording",
     "Section",
     "Watch",
+    "in_memory",
     "needs_guest",
     "programs_of",
+    "stored_by",
 ]
 
 FORMAT = "iolab-plan/2"
 # Kinds of devices that exist already.
 _EXISTING = {"named", "directory"}
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+# What stands for the digest of dm-verity's tree in a table.
+_ROOT = "root"
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,14 @@ class Device:
     name : str
         Name by which the cell refers to the device.
     kind : str
-        "null_blk", "scsi_debug", "loop", "zram" or "brd" are made. "named" is the device `path`,
-        which is overwritten. "directory" is the disk beneath the folder `path`, where the files are
-        made.
+        "null_blk", "scsi_debug", "loop", "zram" or "brd" are made. "dm" and "md" are made over
+        devices that the cell lists before them. "nvme" is QEMU's, in a virtual machine only.
+        "named" is the device `path`, which is overwritten. "directory" is the disk beneath the
+        folder `path`, where the files are made.
     size_mib : int
         Size in MiB; of an existing device the space that the cell needs.
     memory_backed : bool, optional
-        Whether null_blk stores data. False where the content does not matter.
+        Whether null_blk stores data. False where the content does not matter; nvme stores none.
     irqmode : int, optional
         null_blk's completion: 0 in the submitter's context, 1 from a softirq, 2 from a timer.
     completion_ns : int, optional
@@ -73,6 +80,15 @@ class Device:
         that is made in that folder; without one its file is in memory.
     serial : str, optional
         Serial number of a "named" disk that the user typed: its data may be lost.
+    table : str, optional
+        Table of a "dm" device, one target a line as for dmsetup(8), with ``{NAME}`` in place of a
+        device and ``{root}`` in place of a verity target's digest.
+    level : str, optional
+        Level of a "md" array: "raid0" or "raid1".
+    members : list of str, optional
+        Names of a "md" array's devices, all of one size.
+    chunk_kib : int, optional
+        Chunk of a raid0, in KiB.
     """
 
     name: str
@@ -88,6 +104,21 @@ class Device:
     tunables: dict[str, int] = field(default_factory=dict)
     path: str = ""
     serial: str | None = None
+    table: str = ""
+    level: str = ""
+    members: list[str] = field(default_factory=list)
+    chunk_kib: int = 64
+
+    @property
+    def beneath(self) -> list[str]:
+        """Names of the devices that it is made over."""
+        named = [name for name in _PLACEHOLDER.findall(self.table) if name != _ROOT]
+        return list(dict.fromkeys([*named, *self.members]))
+
+    @property
+    def drive(self) -> str:
+        """What identifies QEMU's disk of a "nvme" device, also to the kernel: its serial number."""
+        return f"{self.name}.{self.size_mib}"
 
     @property
     def real(self) -> bool:
@@ -102,16 +133,16 @@ class FileSystem:
     Parameters
     ----------
     kind : str
-        "xfs" or "ext4".
-    device : str
+        "xfs", "ext4", "btrfs", "f2fs" or "tmpfs".
+    device : str, optional
         Name of the device; with `realtime_device`, of the device of the metadata. ext4 may be on a
-        device that stores nothing: its metadata then stay in memory.
+        device that stores nothing: its metadata then stay in memory. tmpfs has none.
     realtime_device : str, optional
         Name of the device of XFS's data.
     """
 
     kind: str
-    device: str
+    device: str = ""
     realtime_device: str | None = None
 
 
@@ -212,7 +243,8 @@ class Cell:
     Parameters
     ----------
     devices : list of Device
-        The devices. Without a file system the work uses the last one itself. A program needs none.
+        The devices. Without a file system the work uses the last one itself. A program and tmpfs
+        need none.
     filesystem : FileSystem or None
         The file system.
     id : str
@@ -258,6 +290,41 @@ class Cell:
     count: list[str] = field(default_factory=list)
     worker_nice: int = 0
     recording: Recording | None = None
+
+
+def in_memory(cell: Cell) -> bool:
+    """Return whether a cell's files are on tmpfs.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+
+    Returns
+    -------
+    bool
+        True without a device.
+    """
+    return cell.filesystem is not None and cell.filesystem.kind == "tmpfs"
+
+
+def stored_by(name: str, devices: list[Device]) -> bool:
+    """Return whether a device stores what is written to it.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    devices : list of Device
+        The devices of its cell, each after those that it is made over.
+
+    Returns
+    -------
+    bool
+        False also for a device over one that stores nothing.
+    """
+    device = next(d for d in devices if d.name == name)
+    return device.memory_backed and all(stored_by(under, devices) for under in device.beneath)
 
 
 def programs_of(cell: Cell) -> list[Program]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from typing import Any
 
 from iolab.agent.cgroup_files import CONTROLLERS, cores_of, fault_of
@@ -13,14 +12,13 @@ from iolab.agent.plan import (
     Antagonist,
     Cell,
     Copies,
-    Device,
-    FileSystem,
     FioJob,
     Group,
     Job,
     OpenJob,
     Program,
     Recording,
+    in_memory,
 )
 from iolab.agent.plan_values import (
     as_list,
@@ -32,7 +30,6 @@ from iolab.agent.plan_values import (
     is_name,
     is_one_of,
     is_path,
-    is_text,
 )
 from iolab.agent.plan_work import PROGRAMS
 
@@ -40,8 +37,6 @@ __all__ = [
     "check_antagonist",
     "check_copies",
     "check_cores",
-    "check_device",
-    "check_filesystem",
     "check_group",
     "check_job",
     "check_open_job",
@@ -50,15 +45,9 @@ __all__ = [
     "check_surroundings",
 ]
 
-_NODE = re.compile(r"/dev/[A-Za-z0-9._:+@=/-]{1,200}")
 _EVENT = re.compile(r"[a-z0-9_]{1,40}:[a-zA-Z0-9_]{1,60}")
-_KINDS = {"null_blk", "scsi_debug", "loop", "zram", "brd", "named", "directory"}
-# Fields of devices that are made.
-_OF_MADE = ("memory_backed", "irqmode", "completion_ns", "queue_depth", "rotational", "integrity")
-_FILE_SYSTEMS = {"xfs", "ext4"}
 _ENGINES = {"libaio", "io_uring", "psync"}
 _RW = {"read", "write", "randread", "randwrite"}
-_SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
 _LAYOUTS = {"written", "unwritten", "growing"}
 _PLACES = {"node", "directory", "other"}
 _WATCHED = {"close_write", "attrib", "delete"}
@@ -66,50 +55,6 @@ _FEATURE = re.compile(r"[A-Z][A-Z0-9_]{1,39}")
 _PREEMPTION = {"", "none", "voluntary", "full", "lazy"}
 _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}")
-_NOT_ABSOLUTE = "is not an absolute path"
-
-
-def check_device(device: Device, where: str) -> None:
-    """Check a device."""
-    check(is_name(device.name), f"{where}: {device.name!r} is not a valid device name")
-    check(is_one_of(device.kind, _KINDS), f"{where}: unknown device kind {device.kind!r}")
-    check(
-        is_one_of(device.scheduler, _SCHEDULERS),
-        f"{where}: unknown scheduler {device.scheduler!r}",
-    )
-    check_flags(device, where, "memory_backed", "rotational", "integrity")
-    check_values(device.tunables, f"{where}: tunables")
-    check_numbers(
-        device,
-        where,
-        {
-            "size_mib": (16, 1 << 20),
-            "irqmode": (0, 2),
-            "completion_ns": (0, 10**9),
-            "queue_depth": (1, 4096),
-        },
-    )
-    _check_real(device, where)
-
-
-def _check_real(device: Device, where: str) -> None:
-    if not device.real:
-        if device.kind == "loop" and device.path != "":
-            check(is_path(device.path), f"{where}: {device.path!r} {_NOT_ABSOLUTE}")
-        else:
-            check(device.path == "", f"{where}: a {device.kind} device has no path")
-        check(device.serial is None, f"{where}: a {device.kind} device has no serial")
-        return
-    defaults = {f.name: f.default for f in fields(Device) if f.name in _OF_MADE}
-    changed = [name for name, value in defaults.items() if getattr(device, name) != value]
-    check(not changed, f"{where}: a {device.kind} device cannot be given {', '.join(changed)}")
-    check(is_path(device.path), f"{where}: {device.path!r} {_NOT_ABSOLUTE}")
-    if device.kind == "directory":
-        check(device.serial is None, f"{where}: a directory has no serial")
-        return
-    check(bool(_NODE.fullmatch(device.path)), f"{where}: {device.path!r} is not a device node")
-    valid = device.serial is None or is_text(device.serial, 128)
-    check(valid, f"{where}: {device.serial!r} is not a serial number")
 
 
 def check_job(job: Job, where: str) -> None:
@@ -221,22 +166,6 @@ def check_recording(cell: Cell, recording: Recording, where: str) -> None:
         check_numbers(recording, where, {"window_ms": (1, longest_ms)})
     elif cell.copies is not None:
         check(recording.window_ms is None, f"{where}: copies are recorded whole, no window_ms")
-
-
-def check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) -> None:
-    """Check a file system on the devices of its cell."""
-    kind, realtime = filesystem.kind, filesystem.realtime_device
-    names = [d.name for d in devices]
-    check(is_one_of(kind, _FILE_SYSTEMS), f"{where}: unknown file system {kind!r}")
-    check(filesystem.device in names, f"{where}: no device {filesystem.device!r}")
-    if realtime is not None:
-        check(realtime in names, f"{where}: no device {realtime!r}")
-        check(kind == "xfs", f"{where}: only xfs has a realtime_device")
-        check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
-    not_stored = [d.name for d in devices if not d.memory_backed]
-    # XFS reads its metadata from the device, not from the device's page cache.
-    lost = kind == "xfs" and filesystem.device in not_stored
-    check(not lost, f"{where}: xfs needs a device that stores its metadata")
 
 
 def check_group(group: Group, where: str) -> None:
@@ -368,7 +297,7 @@ def check_antagonist(cell: Cell, antagonist: Antagonist, where: str) -> None:
         check_group(antagonist.group, where)
     names = [device.name for device in cell.devices]
     if job is not None:
-        check(bool(names), f"{where}: its job needs a device")
+        check(bool(names) or in_memory(cell), f"{where}: its job needs a device")
     if program is not None:
         check_program(program, where)
     device = antagonist.device

@@ -25,25 +25,26 @@ from iolab.agent.plan import (
     Recording,
     Section,
     Watch,
+    in_memory,
 )
 from iolab.agent.plan_checks import (
     check_antagonist,
     check_copies,
     check_cores,
-    check_device,
-    check_filesystem,
     check_job,
     check_open_job,
     check_program,
     check_recording,
     check_surroundings,
 )
+from iolab.agent.plan_devices import check_devices
 from iolab.agent.plan_values import as_list, build, check, check_flags, is_int, is_name, is_one_of
 from iolab_base.errors import UserError
 
 __all__ = ["load_plan", "parse_plan"]
 
-_MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "xfs", "ext4", "crc32c", "bfq"}
+_MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "nvme", "dm_mod", "md_mod", "bfq"}
+_MODULES |= {"crc32c", "btrfs", "ext4", "f2fs", "xfs"}
 
 _BOOT_OPTION = re.compile(r"nohz=(?:on|off)")
 
@@ -88,7 +89,8 @@ def _check_work(cell: Cell, where: str) -> None:
         check_program(cell.program, where)
         check(bool(cell.devices) or cell.watch is None, f"{where}: a watch needs a device")
     else:
-        check(bool(cell.devices), f"{where}: it has no device")
+        on_files = in_memory(cell) and cell.copies is None
+        check(bool(cell.devices) or on_files, f"{where}: it has no device")
     if cell.antagonist is not None:
         check_antagonist(cell, cell.antagonist, f"{where} antagonist")
     if cell.recording is not None:
@@ -127,16 +129,9 @@ def _parse_cell(raw: Any, where: str) -> Cell:
         parts["antagonist"] = _parse_antagonist(raw["antagonist"], f"{where} antagonist")
     cell = build(Cell, {**raw, **parts, "devices": devices}, where)
     check(is_name(cell.id), f"{where}: id {cell.id!r} is not a valid name")
-    for device in devices:
-        check_device(device, where)
-    names = [d.name for d in devices]
-    check(len(set(names)) == len(names), f"{where}: two devices have one name")
+    check_devices(devices, cell.filesystem, where)
     if any(d.kind == "directory" for d in devices):
-        single = len(devices) == 1 and cell.filesystem is None
-        check(single, f"{where}: a directory has its file system and no device beside it")
         check(cell.watch is None, f"{where}: a watch is for I/O on the device itself")
-    if cell.filesystem is not None:
-        check_filesystem(cell.filesystem, devices, where)
     _check_work(cell, where)
     check_surroundings(cell, where)
     return cell

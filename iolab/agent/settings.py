@@ -323,9 +323,14 @@ def pin_governor_and_irqs(journal: Journal, *, cpu: int, disks: Iterable[Path]) 
 
 _MODULES = Path("/sys/module")
 # Modules that follow a module without being its dependencies: udev loads sg for a SCSI disk, and
-# the crypto API loads the implementations of its checksums (lib/crc-t10dif.c; lib/crc64-rocksoft.c
-# of Linux commit f3813f4b287e).
-_FOLLOWERS = {"sd_mod": ("sg", "crct10dif_generic", "crc64_rocksoft_generic")}
+# the crypto API loads the implementations of checksums and ciphers (lib/crc-t10dif.c;
+# lib/crc64-rocksoft.c of Linux commit f3813f4b287e; crypto/api.c).
+_FOLLOWERS = {
+    "dm-crypt": ("xts", "cbc", "ecb", "essiv", "aesni_intel", "crypto_simd", "cryptd"),
+    "dm-verity": ("sha256_ssse3", "sha256_generic"),
+    "f2fs": ("crc32_pclmul", "crc32_generic"),
+    "sd_mod": ("sg", "crct10dif_generic", "crc64_rocksoft_generic"),
+}
 
 
 def _loaded(name: str) -> bool:

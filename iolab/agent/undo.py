@@ -8,7 +8,8 @@ Anything that has since taken one of our names or numbers is left alone. A proce
 inherited the run's mark and runs as the agent's user: the mark is random, and it is in files and
 environments that nobody else reads. A loop device is ours by its backing file, a disk by its
 identity (`iolab.agent.named.identity_at`), a module by its inode in sysfs. Names in configfs,
-cgroups and tracefs are noted only if they are free (`Journal.note_new`).
+cgroups, tracefs and of md arrays are noted only if they are free (`Journal.note_new`). A
+device-mapper device is ours by its UUID.
 
 A program that is not ours is not ended, even if it uses what must be removed. The undo waits for it
 a while, then fails and names it; the next restore tries again. Only the virtual machine, which
@@ -278,6 +279,35 @@ def _zram(path: Path, value: str) -> None:
     _once_free(path, lambda: remove.write_text(number))
 
 
+def _mapped(path: Path, value: str) -> None:
+    # Without a table yet, it has its UUID already.
+    disks = (d for d in _SYS_BLOCK.glob("dm-*") if text_of(d / "dm/uuid") == value)
+    disk = next(disks, None)
+    if disk is None:
+        return
+    name = (disk / "dm/name").read_text().strip()
+
+    def remove() -> None:
+        result = run(["dmsetup", "remove", name], timeout_s=60, check=False)
+        if result.returncode:
+            raise OSError(errno.EBUSY, result.stderr.strip())
+
+    _once_free(Path("/dev") / disk.name, remove)
+
+
+def _array(path: Path, value: str) -> None:
+    if not path.is_dir():
+        return
+    stop = path / "md/array_state"
+    _once_free(Path("/dev") / path.name, lambda: stop.write_text("clear"))
+    # A worker of the kernel's removes the disk (mddev_delayed_delete() of drivers/md/md.c).
+    for _ in range(_TRIES):
+        if not path.exists():
+            return
+        time.sleep(_TRY_AGAIN_S)
+    raise IolabError("the array is stopped and still there")
+
+
 def _tracing(path: Path, value: str) -> None:
     if path.is_dir():
         _once_free(path, path.rmdir)
@@ -323,8 +353,10 @@ def _wipe(path: Path, value: str) -> None:
 UNDO: dict[str, Callable[[Path, str], None]] = {
     "cgroup": _cgroup,
     "dependencies": _dependencies,
+    "dm": _mapped,
     "kprobe": _kprobe,
     "loop": _loop,
+    "md": _array,
     "module": _module,
     "nice": _nice,
     "null_blk": _null_blk,
@@ -342,7 +374,8 @@ UNDO: dict[str, Callable[[Path, str], None]] = {
 }
 # Not undone while a file system is still mounted: the kernel reports I/O errors without end when
 # the disk below a mounted file system disappears.
-BELOW_A_MOUNT = {"dependencies", "loop", "module", "null_blk", "rmdir", "unlink", "wipe", "zram"}
+BELOW_A_MOUNT = {"dependencies", "dm", "loop", "md", "module", "null_blk", "rmdir", "unlink"}
+BELOW_A_MOUNT |= {"wipe", "zram"}
 # The last line about a path decides: it distinguishes what we made from what another made there.
 IDENTIFIED = {"module", "zram"}
 # Changes that survive a reboot.

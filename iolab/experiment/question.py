@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
+from iolab.agent.plan_devices import check_devices
 from iolab.experiment.recipe import Cells, Change, Recipe, changes
 from iolab.jobs.table import Surroundings
 from iolab.jobs.translate import translate
@@ -160,9 +161,9 @@ def question(
         Each is judged at every level of the treatment.
     device : Device or sequence of Device, optional
         By default a null_blk device in memory that completes each I/O after 10 us.
-    filesystem : str or None, optional
-        Made on the last device for each cell; None: the work uses the device itself. By default
-        XFS, or none if the job names a device.
+    filesystem : {"xfs", "ext4", "btrfs", "f2fs", "tmpfs", None}, optional
+        Made on the last device for each cell; tmpfs has none. None: the work uses the device
+        itself. By default XFS, or none if the job names a device.
     size_mib, layout, ramp_ms, runtime_ms : int, str, optional
         Size of each file, its layout, and the times of a cell, as for `OpenJob`. By default a file
         has the size that the job asks for, as far as there is room.
@@ -199,19 +200,23 @@ def question(
         )
         asked = translate(fio, around)
         ramp_ms, runtime_ms, size_mib = asked.ramp_ms, asked.runtime_ms, asked.size_mib
-        devices = devices or _usual_devices(max(1, asked.devices), max(2 * _ROOM_MIB, 2 * room))
+        if device is None and filesystem != "tmpfs":
+            devices = _usual_devices(max(1, asked.devices), max(2 * _ROOM_MIB, 2 * room))
         if asked.devices > len(devices):
             raise UserError(f"the fio job names {asked.devices} devices: give them as device=[...]")
     if filesystem == _AS_ASKED:
         on_device = asked.devices if asked else device is None
         filesystem = None if on_device else "xfs"
+    on = devices[-1].name if devices and filesystem != "tmpfs" else ""
+    made = None if filesystem is None else FileSystem(filesystem, on)
+    check_devices(list(devices), made, "the question")
     recipe = Recipe(
         sections=() if asked is None else tuple(asked.sections),
         program=None if program is None else shipped(list(program), value=value),
         group=dict(group or {}),
         antagonist=antagonist,
         devices=devices,
-        filesystem=None if filesystem is None else FileSystem(filesystem, devices[-1].name),
+        filesystem=made,
         size_mib=size_mib or _SIZE_MIB,
         layout=layout,
         ramp_ms=ramp_ms,

@@ -38,8 +38,13 @@ _MODULES = {
     "scsi_debug": ("sd_mod",),
     "loop": ("loop",),
     "zram": ("zram",),
+    "nvme": ("nvme",),
+    "dm": ("dm_mod",),
+    "md": ("md_mod",),
     "xfs": ("crc32c", "xfs"),
     "ext4": ("crc32c", "ext4"),
+    "btrfs": ("crc32c", "btrfs"),
+    "f2fs": ("crc32c", "f2fs"),
     "bfq": ("bfq",),
 }
 _ANTAGONIST: Final = "antagonist"

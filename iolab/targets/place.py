@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from iolab.agent.plan import Cell, Device, FileSystem, Plan, needs_guest
+from iolab.agent.plan import Cell, Device, FileSystem, Plan, in_memory, needs_guest
 from iolab_base.errors import CannotRunError
 
 __all__ = ["MADE", "Place"]
 
 MADE = ("zram", "brd", "loop")
 
-_SHARED_MODULES = ("bfq", "crc32c", "ext4", "xfs")
+_SHARED_MODULES = ("bfq", "btrfs", "crc32c", "ext4", "f2fs", "xfs")
 # The space that a file system keeps for itself.
 _SPARE_MIB = 64
 # The least that fio and mkfs need on a small disk.
@@ -57,12 +57,16 @@ class Place:
             raise CannotRunError(reason)
         if cell.antagonist is not None and cell.antagonist.device is not None:
             raise CannotRunError("its antagonist needs a second device, and one is measured here")
+        if in_memory(cell):
+            return cell
         filesystem = cell.filesystem
         if filesystem is None:
             name = cell.devices[-1].name
         else:
             name = filesystem.realtime_device or filesystem.device
         data = next(d for d in cell.devices if d.name == name)
+        if data.beneath:
+            raise CannotRunError(f"it needs a {data.kind} device over others, which are made")
         if data.integrity:
             raise CannotRunError("it needs a disk with protection information, which is made")
         device = self._device(data, _size_mib(cell), on_files=filesystem is not None)

@@ -68,7 +68,9 @@ class VmTarget(Guest):
         # (``profiles/ID.events.parquet``); all else stays the same, to the byte.
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         options = [*self.machine.kernel_options, *options]
-        booted = replace(self, machine=replace(self.machine, kernel_options=tuple(options)))
+        disks = {(d.drive, d.size_mib) for c in plan.cells for d in c.devices if d.kind == "nvme"}
+        machine = replace(self.machine, kernel_options=tuple(options), nvme=tuple(sorted(disks)))
+        booted = replace(self, machine=machine)
         # On a loaded machine a guest's second may take half a minute.
         stall_s = _STALL_S + 30 * max(_work_s(cell) for cell in plan.cells)
         with scratch_dir(into.parent.absolute()) as work:

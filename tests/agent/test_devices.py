@@ -30,7 +30,7 @@ def journal(tmp_path: Path) -> Journal:
 def test_a_zram_device_is_made_and_removed(journal: Journal) -> None:
     before = _there()
     device = Device("data", "zram", 64)
-    node = make_device(journal, device)
+    node = make_device(journal, device, {})
     schedule(journal, device, node)
     assert _there() - before == {node.name}
     assert (Path("/sys/block") / node.name / "size").read_text() == f"{64 << 11}\n"

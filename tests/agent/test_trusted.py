@@ -165,5 +165,5 @@ def test_a_planted_link_is_not_followed(
     monkeypatch.setattr(devices, "make_folder", attacked)
     device = Device(name="data", kind="loop", size_mib=16, path=str(chain))
     with pytest.raises(FileExistsError):
-        devices.make_device(journal, device)
+        devices.make_device(journal, device, {})
     assert victim.read_text() == "root's own"

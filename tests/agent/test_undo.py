@@ -190,7 +190,8 @@ def test_a_mount_in_the_place_of_ours_stays(journal: Journal, tmp_path: Path) ->
 
 def _made_loop(journal: Journal, folder: Path) -> Path:
     try:
-        return make_device(journal, Device("data", "loop", 16, path=str(folder), rotational=True))
+        device = Device("data", "loop", 16, path=str(folder), rotational=True)
+        return make_device(journal, device, {})
     except CannotRunError as error:
         lack("a disk in memory", str(error))
 

@@ -126,6 +126,7 @@ def test_the_same_question_has_the_same_name_and_another_has_another() -> None:
         {"fio": "[a]\nrw=read\n[b]\nrw=randwrite\nbs=8k\n", "treatment": {"io.weight": 10}},
         {"program": HOG, "treatment": {"cpu.max": "50000 100000"}},
         {"fio": JOB, "treatment": {"bs": ["4k", "64k"]}, "filesystem": "ext4"},
+        {"fio": JOB, "treatment": {"bs": ["4k", "64k"]}, "filesystem": "tmpfs"},
     ],
 )
 def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
@@ -152,6 +153,8 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
         ({"fio": "rw='", "treatment": {"cpu.weight": 1}}, "quotation"),
         ({"program": ["no-such-program"], "treatment": {"cpu.weight": 1}}, "no-such-program"),
         ({"program": HOG, "treatment": {"bs": 1}}, "'bs' is nothing that can be changed"),
+        ({"fio": JOB, "treatment": {"bs": 1}, "filesystem": "ntfs"}, "file system 'ntfs'"),
+        ({"fio": JOB, "treatment": {"bs": 1}, "device": Device("d", "floppy", 64)}, "'floppy'"),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(asked: dict[str, Any], says: str) -> None:

@@ -52,9 +52,9 @@ def main(argv: list[str]) -> int:
     seen: list[dict[str, Any]] = []
     write = filesystem.write_fresh_xfs
 
-    def with_one_uuid(argv: list[str], *, timeout_s: float) -> Any:
+    def with_one_uuid(argv: list[str], *, timeout_s: float, check: bool = True) -> Any:
         uuid = ["-m", f"uuid={_UUID}"] if argv[0] == "mkfs.xfs" else []
-        return run([*argv, *uuid], timeout_s=timeout_s)
+        return run([*argv, *uuid], timeout_s=timeout_s, check=check)
 
     def watched(node: Path, realtime: Path | None) -> None:
         mine = [] if realtime is None else ["-d", "rtinherit=1", "-r", f"rtdev={realtime}"]

@@ -55,8 +55,8 @@ def kernel_group(name: str) -> str:
 
 
 _USERLAND = (
-    *("busybox-static", "coreutils", "e2fsprogs", "fio", "kmod", "libpython3-stdlib"),
-    *("python3-minimal", "trace-cmd", "xfsprogs"),
+    *("btrfs-progs", "busybox-static", "coreutils", "dmsetup", "e2fsprogs", "f2fs-tools", "fio"),
+    *("kmod", "libpython3-stdlib", "python3-minimal", "trace-cmd", "xfsprogs"),
 )
 
 SOURCES: Mapping[str, PartSource] = {

@@ -21,6 +21,7 @@ from icountvm.catalogue import CATALOGUE, kernel_group
 from icountvm.deb import unpack
 from icountvm.found import Found, in_folder, in_packages, inside
 from icountvm.install import contents, install
+from icountvm.modules import WANTED
 from icountvm.packages import is_package, unpack_package
 from icountvm.parts import (
     LockedPart,
@@ -33,7 +34,14 @@ from icountvm.parts import (
 from icountvm.toolbox import ensure_toolbox
 from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError, UserError
-from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, scratch_dir
+from iolab_base.files import (
+    atomic_write,
+    cache_dir,
+    canonical_json,
+    digest_file,
+    digest_of,
+    scratch_dir,
+)
 from iolab_base.names import nearest
 
 __all__ = [
@@ -92,8 +100,9 @@ def _added_folder(name: str) -> Path:
 
 
 def _locked_folder(name: str) -> Path:
-    parts = read_lock().get(kernel_group(name), [])
-    return cache_dir("locked-kernels", f"{name}-{parts_digest(parts)}")
+    # Another iolab wants other modules: its kernels lie beside ours.
+    parts, wanted = read_lock().get(kernel_group(name), []), digest_of(WANTED)[:8]
+    return cache_dir("locked-kernels", f"{name}-{parts_digest(parts)}-{wanted}")
 
 
 def known_kernels() -> list[str]:

@@ -18,13 +18,19 @@ from icountvm.toolbox import Toolbox
 from iolab_base.errors import UserError
 from iolab_base.process import run
 
-__all__ = ["install_modules"]
+__all__ = ["WANTED", "install_modules"]
 
 # Modules that a kernel lacks or has built in are skipped; modprobe in the guest shows which.
 WANTED = (
     *("null_blk", "brd", "loop", "scsi_debug", "sd_mod", "zram", "nvme"),
+    *("dm_mod", "dm_crypt", "dm_delay", "dm_thin_pool", "dm_verity", "raid0", "raid1"),
     *("bfq", "mq-deadline", "kyber-iosched"),
-    *("ext4", "xfs", "crc32c_generic", "crc32c_intel", "crc32c_cryptoapi", "libcrc32c"),
+    *("btrfs", "ext4", "f2fs", "xfs"),
+    *("crc32c_generic", "crc32c_intel", "crc32c_cryptoapi", "libcrc32c"),
+    # What dm-crypt, dm-verity and f2fs ask the crypto API for by name (crypto/api.c); a kernel has
+    # the ones or the others.
+    *("aes_generic", "aes", "cbc", "ecb", "essiv", "xts", "sha256_generic", "sha256"),
+    *("crc32_generic", "crc32_cryptoapi"),
     *("virtio_blk", "virtio_console", "virtio_pci"),
 )
 # The package's lists of built-in modules and of the order of modules, which depmod(8) reads.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -46,13 +47,15 @@ class Machine:
     """A virtual machine.
 
     The accelerator ``icount`` counts instructions (1 ns each) and skips idle time; ``kvm`` and
-    ``tcg`` run on the host's clock. `kernel_options` are added to the kernel's command line.
+    ``tcg`` run on the host's clock. `kernel_options` are added to the kernel's command line. Each
+    of `nvme` is a controller with one disk that reads as zeros: serial number, size in MiB.
     """
 
     accelerator: Accelerator = "icount"
     cpus: int = 1
     memory_mib: int = 1024
     kernel_options: tuple[str, ...] = ()
+    nvme: tuple[tuple[str, int], ...] = ()
 
 
 class GuestError(IolabError):
@@ -140,15 +143,27 @@ def _argv(
         "pvpanic-pci",
         "-action",
         "panic=none",
+        *(option for number, disk in enumerate(machine.nvme) for option in _nvme(number, *disk)),
     ]
+
+
+def _nvme(number: int, serial: str, size_mib: int) -> list[str]:
+    disk = {
+        "driver": "null-co",
+        "node-name": f"nvme{number}",
+        "size": size_mib << 20,
+        "read-zeroes": True,
+    }
+    device = f"nvme,serial={serial},drive=nvme{number}"
+    return ["-blockdev", json.dumps(disk), "-device", device]
 
 
 def options_digest() -> str:
     """Return the SHA-256 (hex) of QEMU's options, without those for files or a machine's shape."""
     return digest_of(
         [
-            _argv(Machine(cpus=cpus), qemu=(), kernel=_NO_FILE, initrd=_NO_FILE, console=_NO_FILE)
-            for cpus in (1, 2)
+            _argv(machine, qemu=(), kernel=_NO_FILE, initrd=_NO_FILE, console=_NO_FILE)
+            for machine in (Machine(), Machine(cpus=2), Machine(nvme=(("disk", 64),)))
         ]
     )
 

@@ -33,6 +33,7 @@ _DEFAULTS: Final = (
     *("--iodepth=1", "--iodepth_batch_submit=1", "--iodepth_batch_complete_min=1"),
     *("--iodepth_batch_complete_max=1", "--direct=0"),
 )
+_MKFS: Final = {"btrfs": "mkfs.btrfs -q -f -K", "f2fs": "mkfs.f2fs -q -f -t 0"}
 # NULL_IRQ_TIMER of drivers/block/null_blk/main.c
 _BY_TIMER: Final = 2
 # The first file that exists is the kernel's, as for the agent (`iolab.agent.settings`).
@@ -165,7 +166,11 @@ def _queue(device: Device, queue: str) -> list[str]:
 def _file_system(
     filesystem: FileSystem, devices: list[Device], disks: Mapping[str, str]
 ) -> list[str]:
+    if filesystem.kind == "tmpfs":
+        return [f"mount -t tmpfs none {_MOUNT}"]
     node = f"/dev/{disks[filesystem.device]}"
+    if filesystem.kind in _MKFS:
+        return [f"{_MKFS[filesystem.kind]} {node}", f"mount -t {filesystem.kind} {node} {_MOUNT}"]
     if filesystem.kind == "xfs":
         if filesystem.realtime_device is None:
             return [f"mkfs.xfs -q -f -K {node}", f"mount -t xfs {node} {_MOUNT}"]
