@@ -24,7 +24,7 @@ from iolab.agent.observe import Probes, realtime_priority
 from iolab.agent.observer import Observer
 from iolab.agent.plan import Cell, Plan, programs_of
 from iolab.agent.prepare import antagonist_place, work_place
-from iolab.agent.program import refuse_outside_a_guest
+from iolab.agent.program import NEEDS_GUEST, refuse_outside_a_guest
 from iolab.agent.recording import Recorder
 from iolab.agent.settings import change_features, change_preemption, change_settings, load_module
 from iolab.agent.undo import MARK
@@ -82,7 +82,9 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
     recorder = None
     try:
         if programs_of(cell):
-            refuse_outside_a_guest()
+            refuse_outside_a_guest(NEEDS_GUEST)
+        if cell.filesystem is not None and (cell.filesystem.mkfs or cell.filesystem.mount):
+            refuse_outside_a_guest("options of mkfs and mount are for the virtual machine")
         nodes = {d.name: make_device(journal, d) for d in cell.devices}
         if cell.filesystem is not None:
             claim.lend(cell)

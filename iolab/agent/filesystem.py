@@ -98,24 +98,25 @@ def _make(
     empty: bool,
 ) -> None:
     node = nodes[filesystem.device]
-    options: list[str] = []
+    options = ["-o", ",".join(filesystem.mount)] if filesystem.mount else []
     if filesystem.kind == "ext4":
         # Lazy initialisation would run in the kernel while the job is measured.
         lazy = "lazy_itable_init=0,lazy_journal_init=0"
         # Metadata in the page cache: few inodes; blocks of one page, because setting another block
         # size empties the device's page cache (set_blocksize()).
         small = [] if stored else ["-b", "4096", "-N", "64"]
-        run(["mkfs.ext4", "-q", "-F", "-E", lazy, *small, node], timeout_s=300)
+        own = [*small, *filesystem.mkfs]
+        run(["mkfs.ext4", "-q", "-F", "-E", lazy, *own, node], timeout_s=300)
     else:
         section = filesystem.realtime_device
         realtime = None if section is None else nodes[section]
-        options = [] if realtime is None else ["-o", f"rtdev={realtime}"]
-        if empty:
+        options += [] if realtime is None else ["-o", f"rtdev={realtime}"]
+        if empty and not filesystem.mkfs:
             write_fresh_xfs(node, realtime)
         else:
             mine = [] if realtime is None else ["-d", "rtinherit=1", "-r", f"rtdev={realtime}"]
             # -K: a new device has nothing to discard.
-            run(["mkfs.xfs", "-q", "-f", "-K", *mine, node], timeout_s=300)
+            run(["mkfs.xfs", "-q", "-f", "-K", *mine, *filesystem.mkfs, node], timeout_s=300)
     journal.note("rmdir", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     journal.note("umount", str(folder))

@@ -106,11 +106,16 @@ class FileSystem:
         device that stores nothing: its metadata then stay in memory.
     realtime_device : str, optional
         Name of the device of XFS's data.
+    mkfs, mount : list of str, optional
+        Further arguments of mkfs, and options of mount, in a virtual machine: on a real one they
+        could name other disks.
     """
 
     kind: str
     device: str
     realtime_device: str | None = None
+    mkfs: list[str] = field(default_factory=list)
+    mount: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -293,7 +298,7 @@ class Plan:
         Whether the kernel must run without high-resolution timers, so that null_blk completes once
         a tick.
     boot_options : list of str, optional
-        Options of the kernel's command line that this boot must have.
+        Parameters of the kernel's command line that this boot must have.
     hardware : bool, optional
         Whether the machine is a real one, which others use, too: its settings are pinned and its
         state is recorded (`iolab.agent.facts`).

@@ -217,6 +217,10 @@ def check_filesystem(filesystem: FileSystem, devices: list[Device], where: str) 
         check(kind == "xfs", f"{where}: only xfs has a realtime_device")
         check(realtime != filesystem.device, f"{where}: realtime_device must be a second device")
     not_stored = [d.name for d in devices if not d.memory_backed]
+    for name in ("mkfs", "mount"):
+        words = as_list(getattr(filesystem, name), f"{where}: {name} of the file system")
+        right = all(is_text(word, 200) for word in words)
+        check(right, f"{where}: {name} of the file system must be texts without blanks at the ends")
     # XFS reads its metadata from the device, not from the device's page cache.
     lost = kind == "xfs" and filesystem.device in not_stored
     check(not lost, f"{where}: xfs needs a device that stores its metadata")

@@ -55,10 +55,10 @@ _REST_S = 0.02
 _END_S = 5.0
 
 
-def refuse_outside_a_guest() -> None:
+def refuse_outside_a_guest(why: str) -> None:
     """Raise CannotRunError on a machine that is not iolab's virtual one."""
     if not in_guest():
-        raise CannotRunError(NEEDS_GUEST)
+        raise CannotRunError(why)
 
 
 class Output:

@@ -20,6 +20,7 @@ from iolab.agent import program as program_module
 from iolab.agent.journal import Journal, restore
 from iolab.agent.plan_work import Program
 from iolab.agent.program import (
+    NEEDS_GUEST,
     RunningProgram,
     pause,
     printed_value,
@@ -236,4 +237,4 @@ def test_an_agent_that_is_ended_leaves_what_its_journal_kills(tmp_path: Path, nu
 
 def test_this_machine_is_no_guest() -> None:
     with pytest.raises(CannotRunError, match="a program runs in the virtual machine only"):
-        refuse_outside_a_guest()
+        refuse_outside_a_guest(NEEDS_GUEST)
