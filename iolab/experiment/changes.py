@@ -51,7 +51,8 @@ _PROPERTIES: Final = {
 }
 _FLAGS: Final = {f.name for f in fields(Device) if isinstance(f.default, bool)}
 # Fields of a recipe that are changed as they are.
-_NUMBERS: Final = (_CPUS, "size_mib", "worker_nice")
+_NICE: Final = "worker_nice"
+_NUMBERS: Final = (_CPUS, "size_mib", _NICE)
 _OPTIONS_OF: Final = {"mkfs": str.split, "mount": lambda text: text.split(",")}
 # Columns of the cells that a name would hide: there `scheduler` is the kernel's, of its tasks.
 _COLUMNS: Final = {_SCHEDULER: "io_scheduler", _KERNEL: TREATED_KERNEL}
@@ -259,6 +260,8 @@ def _set(recipe: Recipe, name: str, value: _Level) -> Recipe:
 
 
 def _counted(recipe: Recipe, name: str, value: _Level) -> Recipe:
+    if name == _NICE and recipe.program is not None:
+        raise UserError(f"{name} is for a fio job: beside a program no worker gets it")
     number: dict[str, Any] = {name: _number(name, value)}
     return replace(recipe, **number)
 

@@ -64,8 +64,8 @@ def compare(
     kernel : str or sequence of str, optional
         Kernels to boot; by default the first of the quick profile. A real machine runs its own.
     boots : int, optional
-        Boots of each kernel: the replicates of the statistics. By default three where there are
-        claims, which is the fewest that a verdict takes, else two.
+        Boots of each kernel: the replicates of the statistics. By default two, and three for a
+        question with claims: a verdict takes no fewer.
     record : bool, optional
         Whether to trace each condition once more in the first boot.
     observe : bool, optional
@@ -129,7 +129,7 @@ def compare(
     check_request(request)
     _check_kernels(chosen, request.kernels)
     if boots is None:
-        boots = FEWEST if chosen.claims else _BOOTS
+        boots = FEWEST if _asked(chosen) and chosen.claims else _BOOTS
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with progress_bar(shown=progress) as update:
         (plan,) = plan_blocks([(chosen, profile)], request)
@@ -169,6 +169,11 @@ def _chosen(
     return found[0], levels
 
 
+def _asked(pathology: Pathology) -> bool:
+    """Return whether it is a question of the user's own."""
+    return isinstance(pathology.cell, Cells)
+
+
 def _kernels(pathology: Pathology, given: object) -> list[str]:
     if given is None:
         return [pathology.profiles["quick"].kernels[0][0]]
@@ -200,7 +205,7 @@ def _profile(
     if record and pathology.recording is None:
         raise UserError(f"{pathology.name} has no recording: leave record away")
     # The profile of a report is a sweep's, that of a question is what was asked.
-    asked = pathology.profiles["quick"].grids[0] if isinstance(pathology.cell, Cells) else {}
+    asked = pathology.profiles["quick"].grids[0] if _asked(pathology) else {}
     grid = factor_levels(pathology, {**asked, **levels})
     recorded = {pathology.treatment: grid[pathology.treatment]} if record else {}
     return replace(

@@ -201,7 +201,9 @@ def _check_room(recipe: Recipe, jobs: list[FioJob]) -> None:
             f"{what} need {need} MiB, and the device {device.name!r} has room for {room}: give a "
             f"smaller size_mib, fewer processes, or a larger device"
         )
-    stored = need if device.kind in _IN_MEMORY and device.memory_backed and not device.path else 0
+    in_memory = device.kind in _IN_MEMORY and device.memory_backed and not device.path
+    # scsi_debug takes the whole of its memory at once.
+    stored = (device.size_mib if device.kind == "scsi_debug" else need) if in_memory else 0
     if stored + _MACHINE_MIB > recipe.memory_mib:
         raise UserError(
             f"{what} need {stored} MiB of the machine's memory, and memory_mib="

@@ -240,7 +240,8 @@ def _judge_apart(cells: Selected, claim: Claim, kernel: str, confidence: float) 
     sides: list[Floats] = []
     for selected in (apart_from(untraced, condition), chosen):
         side = untraced.loc[selected, ["cell", "block"]]
-        side = side.assign(**{claim.value: side["cell"].map(cells.values(claim.value))})
+        known = side["cell"].map(cells.values(claim.value)).astype(np.float64)
+        side = side.assign(**{claim.value: known})
         missing = side.loc[~np.isfinite(side[claim.value]), "cell"]
         if not missing.empty:
             raise UserError(f"the valid cell {missing.iloc[0]} has no finite {claim.value}")

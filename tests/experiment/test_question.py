@@ -13,6 +13,7 @@ from iolab.agent.plan import Device, FileSystem, Group
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
+from iolab.experiment.compare import _profile as profile_of
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
 from iolab_base.errors import IolabError, UserError
@@ -250,6 +251,7 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
             {"fio": JOB, "treatment": {"iodepth": 2}, "claims": "latncy_p99_ns ratio < 1"},
             "did you mean latency_p99_ns",
         ),
+        ({"program": HOG, "treatment": {"worker_nice": 5}}, "for a fio job"),
         ({"fio": JOB, "treatment": {"iodepth": 2}, "filesystem": "zfs"}, "zfs"),
         ({"fio": JOB, "treatment": {"filesystem": "zfs"}}, "zfs"),
         ({"fio": JOB, "treatment": {"iodepth": 2}, "device": Device("d", "tape", 512)}, "tape"),
@@ -275,6 +277,20 @@ def test_what_cannot_be_meant_is_one_sentence(asked: dict[str, Any], says: str) 
     with pytest.raises(IolabError, match=says) as caught:
         iolab.question(**asked)
     assert "\n" not in str(caught.value)
+
+
+def test_a_comparison_measures_every_level() -> None:
+    job = {"fio": JOB, "treatment": {"cpu.weight": [100, 1000]}, "vary": {"iodepth": [4, 16]}}
+    asked = iolab.question(**job)
+    profile = profile_of(asked, boots=2, record=False, levels={"iodepth": [4, 16]})
+    assert profile.grids[0]["cpu_weight"] == (100, 1000)
+    assert profile_of(asked, boots=2, record=False, levels={}).grids == profile.grids
+
+
+def test_a_kernel_is_compared_with_one_other(tmp_path: Path) -> None:
+    for kernels in ("6.12", ["5.10", "6.1"]):
+        with pytest.raises(UserError, match="the one other kernel"):
+            iolab.compare(fio=JOB, treatment={"kernel": "6.12"}, kernel=kernels, root=tmp_path)
 
 
 def test_a_comparison_refuses_an_argument_that_a_question_lacks(tmp_path: Path) -> None:
