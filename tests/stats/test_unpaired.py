@@ -12,7 +12,7 @@ from scipy import stats as sp
 
 import iolab
 from iolab.pathology import register
-from iolab.pathology.base import Pathology
+from iolab.pathology.base import TREATED_KERNEL, Pathology
 from iolab.report import aa_check, effect_table
 from iolab.stats.claims import judge
 from iolab.stats.verdicts import verdict_table
@@ -37,9 +37,11 @@ def _asked(**different: Any) -> Pathology:
 
 
 def _data(asked: Pathology, old: tuple[float, ...], new: tuple[float, ...]) -> Dataset:
-    """Return boots of 6.1 with a control and an A/A pair, and of 6.12 with a treated cell."""
+    """Return boots of 6.1 with a control and an A/A pair, and others with a treated cell."""
     rows = []
-    blocks = [("6.1", None, value) for value in old] + [("6.12", "6.12", value) for value in new]
+    (treated,) = asked.profiles["quick"].grids[0][asked.treatment]
+    other = treated if asked.treatment == TREATED_KERNEL else "6.1"
+    blocks = [("6.1", None, value) for value in old] + [(other, treated, value) for value in new]
     for number, (kernel, level, iops) in enumerate(blocks):
         alone = [("control" if level is None else "treatment", False)]
         pair = [("control", True), ("treatment", True)] if level is None else []
@@ -58,8 +60,8 @@ def _data(asked: Pathology, old: tuple[float, ...], new: tuple[float, ...]) -> D
                     "aa": aa,
                     "iops": iops,
                     "valid": True,
-                    "treated_kernel": level,
                     "intervention": "none",
+                    asked.treatment: level,
                     **dict.fromkeys(("scheduler", "target", "clock", "twin", "gate"), ""),
                 }
             )
@@ -91,6 +93,17 @@ def test_another_kernel_is_compared_by_welch_on_logarithms() -> None:
     table = verdict_table(data)
     assert table.loc[table["kernel"] == "6.1", "n"].eq(0).all()
     assert aa_check(data.cells)["ratio"].eq(1).all()
+
+
+@pytest.mark.parametrize("treatment", [{"cpus": 2}, {"intervention": "boot.threadirqs"}])
+def test_another_machine_is_compared_on_the_same_kernel(treatment: dict[str, Any]) -> None:
+    asked = _asked(treatment=treatment, claims="iops ratio < 0.9")
+    data = _data(asked, _OLD, _NEW)
+    (row,) = effect_table(data.cells).to_dict("records")
+    ratio = sp.gmean(_NEW) / sp.gmean(_OLD)
+    assert (row["kernel"], row["ratio"]) == ("6.1", pytest.approx(ratio))
+    (judged,) = verdict_table(data).to_dict("records")
+    assert (judged["kernel"], judged["verdict"], judged["n"]) == ("6.1", "reproduced", 3)
 
 
 def test_few_boots_of_either_kernel_decide_nothing() -> None:
