@@ -46,6 +46,7 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
         1.2,
         20,
     ),
+    # No direction is known of these two: they must run, and be in the result.
     "preemption": (
         {"fio": _DEEP, "treatment": {"intervention": "NO_WAKEUP_PREEMPTION"}},
         0.5,
