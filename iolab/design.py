@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any, Literal
 from iolab.agent.plan import Cell, Plan
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
-from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.factors import Condition
 from iolab.pathology.interventions import (
@@ -39,10 +40,12 @@ def _conditions(
     for grid in profile.grids_of(boot):
         names = list(pathology.factors)
         for levels in itertools.product(*(grid[n] for n in names)):
-            condition = dict(zip(names, levels, strict=True))
-            levels_of_boot = [condition[n] for n in pathology.boot_factors]
-            fixed = (*levels_of_boot, boot_part(condition[INTERVENTION]))
-            groups.setdefault(fixed, {})[levels] = condition
+            condition: dict[str, Any] = dict(zip(names, levels, strict=True))
+            control = {**condition, pathology.treatment: None}
+            for one in (control, condition) if pathology.apart else (condition,):
+                levels_of_boot = [one[n] for n in pathology.boot_factors]
+                fixed = (*levels_of_boot, boot_part(one[INTERVENTION]))
+                groups.setdefault(fixed, {})[tuple(one.values())] = one
     return {fixed: list(found.values()) for fixed, found in groups.items()}
 
 
@@ -53,16 +56,19 @@ class _Pair:
     condition: Condition
     aa: bool = False
     twin: int | None = None
-    # Otherwise it is a treated cell alone.
-    controlled: bool = True
+    # Otherwise it is one cell alone.
+    alone: _Role | None = None
 
 
 def _pairs(
     pathology: Pathology, profile: Profile, conditions: Iterable[Condition], boot: int
 ) -> list[_Pair]:
     """Return the pairs of a block: each treatment, an A/A pair for each control, the recorded."""
+    if pathology.apart:
+        return _apart(pathology, profile, conditions, boot)
     controlled = profile.controls(boot)
-    treated = [_Pair(c, controlled=controlled) for c in conditions]
+    alone: _Role | None = None if controlled else "treatment"
+    treated = [_Pair(c, alone=alone) for c in conditions]
     controls = {
         tuple(sorted((k, str(v)) for k, v in p.condition.items() if k != pathology.treatment)): {
             **p.condition,
@@ -71,7 +77,9 @@ def _pairs(
         for p in treated
     }
     recorded = [
-        _Pair(p.condition, twin=number, controlled=profile.records_controls(boot))
+        _Pair(
+            p.condition, twin=number, alone=None if profile.records_controls(boot) else "treatment"
+        )
         for number, p in enumerate(treated)
         if profile.records(p.condition, boot)
     ]
@@ -80,6 +88,26 @@ def _pairs(
     repeated = (plain or controls.values()) if controlled and profile.repeats_control else ()
     again = [_Pair(c, aa=True) for c in repeated]
     return [*treated, *again, *recorded]
+
+
+def _apart(
+    pathology: Pathology, profile: Profile, conditions: Iterable[Condition], boot: int
+) -> list[_Pair]:
+    """Return a block's cells where the treatment is fixed for a boot; only A/A pairs are pairs."""
+    treatment = pathology.treatment
+    each = [_Pair(c, alone="control" if c[treatment] is None else "treatment") for c in conditions]
+    controls = [pair.condition for pair in each if pair.alone == "control"]
+    again = [_Pair(c, aa=True) for c in controls if profile.repeats_control]
+    # A control is recorded if a treated cell with its other levels is.
+    any_level = next(iter(profile.recorded.get(treatment, ())), None)
+    recorded = [
+        replace(pair, twin=number)
+        for number, pair in enumerate(each)
+        if profile.records(
+            {**pair.condition, treatment: pair.condition[treatment] or any_level}, boot
+        )
+    ]
+    return [*each, *again, *recorded]
 
 
 def _cells(
@@ -101,7 +129,7 @@ def _cells(
     twins: dict[str, tuple[int, str]] = {}
     for position, (number, pair) in enumerate(order):
         for role, condition in _sides(pair, pathology.treatment, control_first(pair)):
-            if role == "control" and not pair.controlled:
+            if pair.alone not in {None, role}:
                 continue
             identity = f"c{len(cells):03d}"
             key = (number if pair.twin is None else pair.twin, role)
@@ -144,7 +172,7 @@ def _block(
 ) -> Block:
     levels = {n: conditions[0][n] for n in pathology.boot_factors}
     # The kernels share their seeds: boot 3 runs the same cells in the same order on each of them.
-    words = [pathology.name, *map(str, levels.values()), f"seed{seed}" if seed else ""]
+    words = [pathology.name, *map(_word, levels.values()), f"seed{seed}" if seed else ""]
     run = "-".join(filter(None, words))
     name = f"{run}-boot{boot}"
     drawn = _number(name)
@@ -155,6 +183,7 @@ def _block(
     changed = boot_part(conditions[0][INTERVENTION])
     whole_boot = intervention(changed or NO_INTERVENTION)
     machine = machine_of(pathology, levels).under(whole_boot)
+    kernel = str(levels.get(TREATED_KERNEL) or kernel)
     slug = "".join(filter(str.isalnum, changed))
     plan = Plan(
         block="-".join(word for word in (name, slug[:20], kernel) if word),
@@ -174,6 +203,11 @@ def _block(
         cells=tuple(cells),
         plan=plan,
     )
+
+
+def _word(level: object) -> str:
+    """Return a level of a boot factor as a part of a block's name."""
+    return "control" if level is None else re.sub(r"[^A-Za-z0-9_.-]", "", str(level))[:20]
 
 
 def _check_plan(block: Block) -> None:

@@ -114,20 +114,22 @@ def _make(
     node = nodes[filesystem.device]
     section = filesystem.realtime_device
     realtime = None if section is None else nodes[section]
-    options = [] if realtime is None else ["-o", f"rtdev={realtime}"]
+    mounted_with = [*filesystem.mount, *([] if realtime is None else [f"rtdev={realtime}"])]
+    options = ["-o", ",".join(mounted_with)] if mounted_with else []
     journal.note("rmdir", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     journal.note("umount", str(folder))
-    if empty and filesystem.kind == "xfs":
+    if empty and filesystem.kind == "xfs" and not filesystem.mkfs:
         write_fresh_xfs(node, realtime)
     else:
-        _mkfs(filesystem.kind, node, realtime, stored=stored)
+        _mkfs(filesystem.kind, node, realtime, *filesystem.mkfs, stored=stored)
     mount: list[str | Path] = ["mount", "-t", filesystem.kind, *options, node, folder]
     mounted = run(mount, timeout_s=60, check=False)
     if mounted.returncode and filesystem.kind in _PLAIN:
         # The kernel is asked by mounting: XFS shows nowhere which features it knows.
         with suppress(CommandError):
-            _mkfs(filesystem.kind, node, realtime, *_PLAIN[filesystem.kind], stored=stored)
+            plain = [*_PLAIN[filesystem.kind], *filesystem.mkfs]
+            _mkfs(filesystem.kind, node, realtime, *plain, stored=stored)
             mounted = run(mount, timeout_s=60, check=False)
     if mounted.returncode:
         reason = mounted.stderr.strip() or f"mount ended with {mounted.returncode}"

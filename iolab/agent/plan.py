@@ -139,11 +139,16 @@ class FileSystem:
         device that stores nothing: its metadata then stay in memory. tmpfs has none.
     realtime_device : str, optional
         Name of the device of XFS's data.
+    mkfs, mount : list of str, optional
+        Further arguments of mkfs, and options of mount, in a virtual machine: on a real one they
+        could name other disks.
     """
 
     kind: str
     device: str = ""
     realtime_device: str | None = None
+    mkfs: list[str] = field(default_factory=list)
+    mount: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -363,10 +368,12 @@ def needs_guest(cell: Cell) -> str:
     Returns
     -------
     str
-        The reason: a program, or options of fio that are refused on a real machine.
+        The reason: a program, or options of fio, mkfs or mount that a real machine refuses.
     """
     if programs_of(cell):
         return _UNDOABLE
+    if cell.filesystem is not None and (cell.filesystem.mkfs or cell.filesystem.mount):
+        return "options of mkfs and mount are for the virtual machine"
     jobs = [cell.job, None if cell.antagonist is None else cell.antagonist.job]
     unchecked = [job for job in jobs if isinstance(job, OpenJob) and job.unchecked]
     faults = [f for job in unchecked for s in job.sections for f in faults_of(s.options)]
@@ -392,7 +399,7 @@ class Plan:
         Whether the kernel must run without high-resolution timers, so that null_blk completes once
         a tick.
     boot_options : list of str, optional
-        Options of the kernel's command line that this boot must have.
+        Parameters of the kernel's command line that this boot must have.
     hardware : bool, optional
         Whether the machine is a real one, which others use, too: its settings are pinned and its
         state is recorded (`iolab.agent.facts`).

@@ -195,6 +195,10 @@ def _check_filesystem(filesystem: FileSystem, devices: list[Device], where: str)
     kind, realtime = filesystem.kind, filesystem.realtime_device
     names = [d.name for d in devices]
     check(is_one_of(kind, _FILE_SYSTEMS), f"{where}: unknown file system {kind!r}")
+    for name in ("mkfs", "mount"):
+        words = as_list(getattr(filesystem, name), f"{where}: {name} of the file system")
+        right = all(is_text(word, 200) for word in words)
+        check(right, f"{where}: {name} of the file system must be texts without blanks at the ends")
     if kind == "tmpfs":
         check(not devices, f"{where}: tmpfs is in memory: the cell has no device")
         check((filesystem.device, realtime) == ("", None), f"{where}: tmpfs has no device")

@@ -46,7 +46,9 @@ __all__ = ["load_plan", "parse_plan"]
 _MODULES = {"null_blk", "scsi_debug", "sd_mod", "loop", "zram", "nvme", "dm_mod", "md_mod", "bfq"}
 _MODULES |= {"crc32c", "btrfs", "ext4", "f2fs", "xfs"}
 
-_BOOT_OPTION = re.compile(r"nohz=(?:on|off)")
+# A parameter of the kernel, and those that a machine has of its own: its init, its console.
+_BOOT_OPTION = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,59})(?:=[A-Za-z0-9_.,:@/-]{1,80})?")
+_OF_THE_MACHINE = {"console", "highres", "init", "initrd", "panic", "rdinit", "root"}
 
 # Fields that distinguish a job with one set of options from one with sections.
 _OF_JOB = {f.name for f in fields(Job)} - {f.name for f in fields(OpenJob)}
@@ -158,7 +160,8 @@ def parse_plan(raw: Any) -> Plan:
     unknown = [m for m in as_list(plan.modules, "modules") if not is_one_of(m, _MODULES)]
     check(not unknown, f"unknown modules: {', '.join(map(repr, unknown))}")
     for option in as_list(plan.boot_options, "boot_options"):
-        known = isinstance(option, str) and bool(_BOOT_OPTION.fullmatch(option))
+        found = _BOOT_OPTION.fullmatch(option) if isinstance(option, str) else None
+        known = found is not None and found[1] not in _OF_THE_MACHINE
         check(known, f"{option!r:.80} is no boot option that a plan may have")
     return plan
 

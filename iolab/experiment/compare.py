@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from icountvm.kernels import known_kernels
+from iolab.experiment.changes import Cells
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
 from iolab.experiment.progress import progress_bar
 from iolab.experiment.question import question
 from iolab.pathology import named_pathologies, register
-from iolab.pathology.base import Pathology, Profile
+from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
 from iolab.paths import runs_dir
+from iolab.stats.claims import FEWEST
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks
 from iolab.sweeps.block import prepare_observer
@@ -29,7 +31,7 @@ from iolab_base.names import one_of
 
 __all__ = ["compare"]
 
-# Two boots run side by side on two cores, and two give an interval.
+# Two boots run side by side on two cores, and two give an interval; a verdict takes FEWEST.
 _BOOTS = 2
 
 
@@ -37,7 +39,7 @@ def compare(
     pathology: str | Pathology | None = None,
     *,
     kernel: object = None,
-    boots: int = _BOOTS,
+    boots: int | None = None,
     record: bool = False,
     observe: bool = False,
     calls: Sequence[str] = (),
@@ -62,7 +64,8 @@ def compare(
     kernel : str or sequence of str, optional
         Kernels to boot; by default the first of the quick profile. A real machine runs its own.
     boots : int, optional
-        Boots of each kernel: the replicates of the statistics.
+        Boots of each kernel: the replicates of the statistics. By default two, and three for a
+        question with claims: a verdict takes no fewer.
     record : bool, optional
         Whether to trace each condition once more in the first boot.
     observe : bool, optional
@@ -85,7 +88,8 @@ def compare(
         Whether to show a bar.
     **levels : level, or sequence of levels
         Factors of the pathology, such as ``weight=[400, 1000], iodepth=272``, or arguments of
-        `iolab.question`. Other factors have the level of the pathology's first claim.
+        `iolab.question`. Other factors have the level of the pathology's first claim; those of a
+        question have all its levels.
 
     Returns
     -------
@@ -123,6 +127,9 @@ def compare(
         place=place or Place(),
     )
     check_request(request)
+    _check_kernels(chosen, request.kernels)
+    if boots is None:
+        boots = FEWEST if _asked(chosen) and chosen.claims else _BOOTS
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with progress_bar(shown=progress) as update:
         (plan,) = plan_blocks([(chosen, profile)], request)
@@ -162,10 +169,27 @@ def _chosen(
     return found[0], levels
 
 
+def _asked(pathology: Pathology) -> bool:
+    """Return whether it is a question of the user's own."""
+    return isinstance(pathology.cell, Cells)
+
+
 def _kernels(pathology: Pathology, given: object) -> list[str]:
     if given is None:
         return [pathology.profiles["quick"].kernels[0][0]]
     return kernel_names(given, known_kernels())
+
+
+def _check_kernels(pathology: Pathology, kernels: Sequence[str]) -> None:
+    """Check the kernels of controls where another kernel is the treatment."""
+    if pathology.treatment != TREATED_KERNEL:
+        return
+    treated = pathology.profiles["quick"].grids[0][TREATED_KERNEL]
+    if len(kernels) != 1 or kernels[0] in treated:
+        raise UserError(
+            f"the treatment is the kernel {', '.join(map(str, treated))}: name the one other "
+            "kernel that it is compared with, kernel='6.1'"
+        )
 
 
 def _no_kernels(given: object) -> list[str]:
@@ -180,7 +204,9 @@ def _profile(
     """Return the pathology's quick profile with these levels as its only grid, and A/A pairs."""
     if record and pathology.recording is None:
         raise UserError(f"{pathology.name} has no recording: leave record away")
-    grid = factor_levels(pathology, levels)
+    # The profile of a report is a sweep's, that of a question is what was asked.
+    asked = pathology.profiles["quick"].grids[0] if _asked(pathology) else {}
+    grid = factor_levels(pathology, {**asked, **levels})
     recorded = {pathology.treatment: grid[pathology.treatment]} if record else {}
     return replace(
         pathology.profiles["quick"].in_every_boot(grid),

@@ -1,31 +1,35 @@
 # SPDX-License-Identifier: MIT
 """Questions of your own: any fio job or program, treated and untreated, as a pathology.
 
-A question has one treatment and, optionally, other factors. Each is named by what it changes:
-
-* a file of the work's cgroup: ``cpu.weight``, ``cpu.max``, ``io.weight``, ``cpuset.cpus``;
-* ``antagonist``: work that runs beside the measured work;
-* a kernel setting of `iolab.agent.settings`, such as ``autogroup``;
-* an option of fio, such as ``iodepth``.
+A question has one treatment and, optionally, other factors. `iolab.experiment.changes` has the
+names: each says what it changes, of the job, its cgroup, its device, the kernel or the machine.
 """
 
 from __future__ import annotations
 
+import itertools
+import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
+from iolab.agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
 from iolab.agent.plan_devices import check_devices
-from iolab.experiment.recipe import Cells, Change, Recipe, changes
+from iolab.agent.plan_reader import parse_plan
+from iolab.blocks import encode_plan
+from iolab.experiment.changes import Cells, Change, changes
+from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
 from iolab.jobs.table import Surroundings
-from iolab.jobs.translate import translate
-from iolab.pathology.base import Claim, Pathology, Profile
-from iolab.pathology.factors import Condition, Grid, first_levels
+from iolab.jobs.translate import Translation, translate
+from iolab.pathology.base import TREATED_KERNEL, Claim, Pathology, Profile
+from iolab.pathology.factors import Condition, Grid
+from iolab.pathology.interventions import INTERVENTION, boot_part
+from iolab.store.counters import CELL_COLUMNS
 from iolab.targets.shipped import program as shipped
 from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 __all__ = ["antagonist", "question"]
 
@@ -47,6 +51,10 @@ _AS_ASKED: Final = "as asked"
 # For the files of a job on the usual device, and for one file if nobody names a size.
 _ROOM_MIB: Final = 256
 _SIZE_MIB: Final = 64
+# What a cell of a question measures.
+_MEASURES: Final = tuple(
+    name for name, kind in CELL_COLUMNS.items() if kind == "float64" or name == "ios"
+)
 # "iops ratio < 0.9"
 _CLAIM: Final = re.compile(
     r"(?P<value>[a-z][a-z0-9_]*) +(?P<contrast>ratio|difference|treated) *(?P<side>[<>]) *"
@@ -120,7 +128,7 @@ def question(
     antagonist: Antagonist | None = None,
     claims: str | Sequence[str | Claim] = (),
     device: Device | Sequence[Device] | None = None,
-    filesystem: str | None = _AS_ASKED,
+    filesystem: str | FileSystem | None = _AS_ASKED,
     size_mib: int | None = None,
     layout: str = "written",
     ramp_ms: int = 300,
@@ -147,10 +155,10 @@ def question(
         For a program: a regular expression with one group that matches the number in its output
         to measure as ``program_value``; of several matches the last one.
     treatment : mapping of str to level, or sequence of levels
-        What distinguishes treated cells from their control. Several names change together, as
-        one level.
+        What distinguishes treated cells from their control: a name of `iolab.experiment.changes`.
+        Several names change together, as one level.
     vary : mapping of str to sequence of levels, optional
-        What varies in treated cells and their controls alike.
+        What varies in treated cells and their controls alike, by the same names.
     group : mapping of str to (int or str), optional
         Files of the work's cgroup in all cells.
     antagonist : Antagonist, optional
@@ -158,12 +166,13 @@ def question(
         ``treatment={"antagonist": True}``.
     claims : str or sequence of str or Claim, optional
         Claims with their limits: ``"iops ratio < 0.9"``, ``"switches_per_io difference > 1"``.
-        Each is judged at every level of the treatment.
+        Each is judged at every level of the treatment and of what varies.
     device : Device or sequence of Device, optional
         By default a null_blk device in memory that completes each I/O after 10 us.
-    filesystem : {"xfs", "ext4", "btrfs", "f2fs", "tmpfs", None}, optional
-        Made on the last device for each cell; tmpfs has none. None: the work uses the device
-        itself. By default XFS, or none if the job names a device.
+    filesystem : str or FileSystem, optional
+        Made on the last device for each cell: xfs, ext4, btrfs, f2fs; tmpfs has no device. None:
+        the work uses the device itself. By default XFS, or none if the job names a device. A
+        `FileSystem` may have options of mkfs and mount.
     size_mib, layout, ramp_ms, runtime_ms : int, str, optional
         Size of each file, its layout, and the times of a cell, as for `OpenJob`. By default a file
         has the size that the job asks for, as far as there is room.
@@ -181,17 +190,17 @@ def question(
     Raises
     ------
     UserError
-        If a part is missing, unknown or out of range.
+        If a part is missing, unknown or out of range, a treatment changes nothing, or the work
+        does not fit on its device and machine.
     """
     _one_work(fio, program)
-    devices = () if device is None else _devices(device)
+    given = () if device is None else (device,) if isinstance(device, Device) else tuple(device)
     asked = None
     if fio is not None:
-        room = 4 * (size_mib or _ROOM_MIB // 4)
         around = Surroundings(
             ramp_ms,
             runtime_ms,
-            _room_mib(devices, memory_mib) if devices else room,
+            _room(given, filesystem, memory_mib, size_mib),
             cpus,
             memory_mib,
             size_mib,
@@ -201,22 +210,19 @@ def question(
         asked = translate(fio, around)
         ramp_ms, runtime_ms, size_mib = asked.ramp_ms, asked.runtime_ms, asked.size_mib
         if device is None and filesystem != "tmpfs":
-            devices = _usual_devices(max(1, asked.devices), max(2 * _ROOM_MIB, 2 * room))
-        if asked.devices > len(devices):
+            given = _usual_devices(max(1, asked.devices), 2 * max(_ROOM_MIB, around.room_mib))
+        if asked.devices > len(given):
             raise UserError(f"the fio job names {asked.devices} devices: give them as device=[...]")
     if filesystem == _AS_ASKED:
         on_device = asked.devices if asked else device is None
         filesystem = None if on_device else "xfs"
-    on = devices[-1].name if devices and filesystem != "tmpfs" else ""
-    made = None if filesystem is None else FileSystem(filesystem, on)
-    check_devices(list(devices), made, "the question")
     recipe = Recipe(
         sections=() if asked is None else tuple(asked.sections),
         program=None if program is None else shipped(list(program), value=value),
         group=dict(group or {}),
         antagonist=antagonist,
-        devices=devices,
-        filesystem=made,
+        devices=given,
+        filesystem=_filesystem(filesystem, given),
         size_mib=size_mib or _SIZE_MIB,
         layout=layout,
         ramp_ms=ramp_ms,
@@ -225,26 +231,16 @@ def question(
         memory_mib=memory_mib,
         settings=dict(settings or {}),
         beside="antagonist" not in treatment,
+        binary=None if fio_binary is None else shipped([str(fio_binary)]),
     )
+    check_devices(list(given), recipe.filesystem, "the question")
     if asked is not None:
-        phases = {"+".join(phase): phase for phase in asked.phases}
-        recipe = replace(
-            recipe,
-            shared_file=asked.shared_file,
-            to_end=asked.to_end,
-            phases=phases,
-            binary=None if fio_binary is None else shipped([str(fio_binary)]),
-        )
-        factors = asked.factors()
-        if factors and "section" not in factors:
-            # The sections differ in these options alone, so the first stands for all.
-            recipe = replace(recipe, sections=recipe.sections[:1])
-        if "section" not in treatment:
-            vary = {**factors, **(vary or {})}
+        recipe, factors = _of_job(recipe, asked)
+        vary = {**({} if "section" in treatment else factors), **(vary or {})}
     others = [change for name, levels in (vary or {}).items() for change in changes({name: levels})]
     (treated,) = changes(treatment)
     every = (*others, treated)
-    _check_changes(every, recipe)
+    _check_names(others, treated)
     cells = Cells(recipe, every)
     grid: Grid = {change.factor_name: change.levels for change in every}
     profile = Profile(
@@ -254,6 +250,8 @@ def question(
         ramp_ms=ramp_ms,
         runtime_ms=runtime_ms,
     )
+    recording = _recording(recipe)
+    _check_cells(cells, profile, recording)
     what = "a program" if fio is None else "a fio job"
     return Pathology(
         name=name or f"question_{cells.digest()}",
@@ -263,12 +261,12 @@ def question(
         control=treated.control,
         factors={change.factor_name: change.factor for change in every},
         profiles=dict.fromkeys(("smoke", "quick", "full"), profile),
-        boot_factors=(),
-        claims=_claims(claims, treated, grid),
+        boot_factors=tuple(change.factor_name for change in every if _of_a_boot(change, treated)),
+        claims=_claims(claims, cells),
         preregistered=(),
         cell=cells,
-        machine=recipe.machine,
-        recording=_recording(recipe),
+        machine=cells.machine,
+        recording=recording,
         translation=() if asked is None else tuple(asked.rows),
     )
 
@@ -278,8 +276,15 @@ def _one_work(fio: object, program: object) -> None:
         raise UserError("give the work as fio=... or as program=[...]: one of them")
 
 
-def _devices(given: Device | Sequence[Device]) -> tuple[Device, ...]:
-    return (given,) if isinstance(given, Device) else tuple(given)
+def _of_job(recipe: Recipe, asked: Translation) -> tuple[Recipe, dict[str, list[int | str]]]:
+    """Return the recipe with what a job asks for, and what varies because its sections do."""
+    phases = {"+".join(phase): phase for phase in asked.phases}
+    recipe = replace(recipe, shared_file=asked.shared_file, to_end=asked.to_end, phases=phases)
+    factors = asked.factors()
+    if factors and "section" not in factors:
+        # The sections differ in these options alone, so the first stands for all.
+        recipe = replace(recipe, sections=recipe.sections[:1])
+    return recipe, factors
 
 
 def _usual_devices(count: int, size_mib: int) -> tuple[Device, ...]:
@@ -290,23 +295,86 @@ def _usual_devices(count: int, size_mib: int) -> tuple[Device, ...]:
     )
 
 
-def _room_mib(devices: Sequence[Device], memory_mib: int) -> int:
-    """Return how much a job's files may take of the measured device."""
-    last = devices[-1]
-    room = last.size_mib * 3 // 4
-    in_memory = last.memory_backed and not last.path
-    return max(1, min(room, memory_mib // 2) if in_memory else room)
+def _room(
+    devices: Sequence[Device], filesystem: object, memory_mib: int, size_mib: int | None
+) -> int:
+    """Return how much a job's files may take, in MiB."""
+    if not devices:
+        return _ROOM_MIB if size_mib is None else 4 * size_mib
+    kind = filesystem.kind if isinstance(filesystem, FileSystem) else filesystem
+    kind = "xfs" if kind == _AS_ASKED else None if kind is None else str(kind)
+    return max(1, room_mib(devices[-1], kind, memory_mib) * 3 // 4)
 
 
-def _check_changes(every: Sequence[Change], recipe: Recipe) -> None:
-    """Apply each level once, so that impossible ones are refused early."""
+def _filesystem(given: str | FileSystem | None, devices: tuple[Device, ...]) -> FileSystem | None:
+    if not isinstance(given, str):
+        return given
+    if given == "tmpfs":
+        return FileSystem(given)
+    if not devices:
+        raise UserError("a file system needs a device: device=...")
+    return FileSystem(given, devices[-1].name)
+
+
+def _check_names(others: Sequence[Change], treated: Change) -> None:
+    every = (*others, treated)
+    if any(change.factor_name == TREATED_KERNEL for change in others):
+        raise UserError("a kernel is the treatment, or compared: kernel=['6.1', '6.12']")
     names = [name for change in every for name in change.names]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UserError(f"{', '.join(twice)} is both varied and the treatment")
-    for change in every:
-        for level in change.levels:
-            change.apply(recipe, level)
+    columns = [change.factor_name for change in every]
+    for listed in (names, columns):
+        if twice := sorted({name for name in listed if listed.count(name) > 1}):
+            raise UserError(f"{', '.join(twice)} is both varied and the treatment")
+
+
+def _check_cells(cells: Cells, profile: Profile, recording: Recording) -> None:
+    """Make the cell of each condition, so that impossible ones are refused before a boot."""
+    treated = cells.every[-1]
+    checked = []
+    for condition in _conditions(cells.every):
+        control = {**condition, treated.factor_name: None}
+        with_it, without = _recipe(cells, condition), _recipe(cells, control)
+        for recipe in (without, with_it):
+            if recipe in checked:
+                continue
+            checked.append(recipe)
+            cell = replace(_cell(recipe, profile), id="any", recording=recording)
+            parse_plan(encode_plan(Plan("question", 0, [cell], list(recipe.modules))))
+            check_recipe(recipe, cell)
+        if _same(in_effect(with_it), in_effect(without), profile):
+            level = treated.phrase(condition[treated.factor_name])
+            raise UserError(f"{level} is what the control has: it changes nothing, leave it away")
+
+
+def _of_a_boot(change: Change, treated: Change) -> bool:
+    # What varies of the intervention is put into boots of its own by `iolab.design`.
+    return change.of_a_boot and (change is treated or change.factor_name != INTERVENTION)
+
+
+def _same(one: Recipe, other: Recipe, profile: Profile) -> bool:
+    """Return whether two recipes measure the same on the same machine."""
+    level = one.intervention
+    machines = one.machine == other.machine and one.kernel == other.kernel and not boot_part(level)
+    return machines and _cell(one, profile) == _cell(other, profile)
+
+
+def _recipe(cells: Cells, condition: Condition) -> Recipe:
+    """Return the recipe of a condition, with its intervention."""
+    level = condition.get(INTERVENTION)
+    recipe = cells.changed(condition)
+    return recipe if level is None else replace(recipe, intervention=str(level))
+
+
+def _cell(recipe: Recipe, profile: Profile) -> Cell:
+    # The seeds do not matter here.
+    return recipe.cell(profile, random.Random(1))  # noqa: S311
+
+
+def _conditions(every: Sequence[Change]) -> Iterator[dict[str, int | str]]:
+    """Yield each combination of levels, of which the last is the treatment's."""
+    names = [change.factor_name for change in every]
+    for levels in itertools.product(*(change.levels for change in every)):
+        yield dict(zip(names, levels, strict=True))
 
 
 def _recording(recipe: Recipe) -> Recording:
@@ -315,8 +383,7 @@ def _recording(recipe: Recipe) -> Recording:
     return replace(_RECORDING, window_ms=min(_WINDOW_MS, recipe.runtime_ms - recipe.ramp_ms))
 
 
-def _claims(given: str | Sequence[str | Claim], treated: Change, grid: Grid) -> tuple[Claim, ...]:
-    base = first_levels(grid)
+def _claims(given: str | Sequence[str | Claim], cells: Cells) -> tuple[Claim, ...]:
     found: list[Claim] = []
     for one in [given] if isinstance(given, str) else given:
         if isinstance(one, Claim):
@@ -327,20 +394,25 @@ def _claims(given: str | Sequence[str | Claim], treated: Change, grid: Grid) -> 
             raise UserError(
                 f"a claim is like 'iops ratio < 0.9' (ratio, difference or treated), not {one!r}"
             )
-        found += [_claim(one.strip(), match, base, treated, level) for level in treated.levels]
+        found += [_claim(one.strip(), match, cells.every, c) for c in _conditions(cells.every)]
+    for claim in found:
+        one_of("measure", claim.value, _MEASURES)
     return tuple(found)
 
 
 def _claim(
-    text: str, match: re.Match[str], base: Condition, treated: Change, level: int | str
+    text: str, match: re.Match[str], every: Sequence[Change], condition: Mapping[str, int | str]
 ) -> Claim:
     limit, below = float(match["limit"]), match["side"] == "<"
-    phrase = treated.phrase(level)
+    # The treatment's first.
+    phrases = [change.phrase(condition[change.factor_name]) for change in every[::-1]]
+    many = [len(change.levels) > 1 for change in every[::-1]]
+    several = ", ".join(itertools.compress(phrases, many))
     return Claim(
-        name=f"{text} at {phrase}" if len(treated.levels) > 1 else text,
+        name=f"{text} at {several}" if several else text,
         kind="magnitude",
-        statement=f"{text}, {phrase}",
-        condition={**base, treated.factor_name: level},
+        statement=f"{text}, {', '.join(phrases)}",
+        condition=condition,
         value=match["value"],
         contrast=match["contrast"],  # type: ignore[arg-type]  # one of the pattern's
         below=limit if below else None,

@@ -1,37 +1,34 @@
 # SPDX-License-Identifier: MIT
-"""The cells of a question: what they have in common, and what each factor changes in them."""
+"""The cells of a question: what they have in common, and whether it fits on their machine."""
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from iolab.agent.cgroup_files import FILES, fault_of
-from iolab.agent.fio_options import faults_of
+from iolab.agent.cgroup_files import cores_of, kernel_text
+from iolab.agent.fio_options import faults_of, sets_same
+from iolab.agent.fio_values import bytes_of
 from iolab.agent.plan import (
     Antagonist,
     Cell,
     Device,
     FileSystem,
+    FioJob,
     Group,
     OpenJob,
     Program,
     Section,
 )
-from iolab.agent.settings import SETTINGS
-from iolab.experiment.parameters import listed
 from iolab.pathology.base import Machine, Profile
-from iolab.pathology.factors import CategoricalFactor, Condition, Factor, IntegerFactor
+from iolab.pathology.interventions import NO_INTERVENTION, intervention
 from iolab_base.errors import UserError
-from iolab_base.files import digest_of
-from iolab_base.names import nearest
 
-__all__ = ["Cells", "Change", "Recipe", "changes"]
+__all__ = ["Recipe", "check_recipe", "in_effect", "room_mib"]
 
-# Kernel modules by kind of device and file system.
+# Kernel modules by kind of device, file system and I/O scheduler.
 _MODULES = {
     "null_blk": ("null_blk",),
     # The agent loads scsi_debug for each cell: its parameters define the disk.
@@ -47,11 +44,24 @@ _MODULES = {
     "f2fs": ("crc32c", "f2fs"),
     "bfq": ("bfq",),
 }
-_ANTAGONIST: Final = "antagonist"
-_SECTION: Final = "section"
-# The single level of several names that change together.
-_TOGETHER: Final = "treated"
-_Level = int | str
+# What fio 3.33 takes for options that a job need not have (fio(1)).
+_DEFAULTS: Final = {
+    "rw": "read",
+    "bs": "4k",
+    "ioengine": "psync",
+    "iodepth": "1",
+    "numjobs": "1",
+    "direct": "0",
+    "fsync": "0",
+    "thinktime": "0",
+}
+# MiB of a virtual machine that its kernel, its image and the agent take.
+_MACHINE_MIB: Final = 340
+# Kinds of devices whose contents are in the machine's memory.
+_IN_MEMORY: Final = frozenset({"null_blk", "scsi_debug", "brd", "loop", "zram"})
+# What a file system takes of its device: its log (of XFS at least 64 MiB), and a share.
+_LOG_MIB: Final = 68
+_TAKEN: Final = 0.03
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,11 @@ class Recipe:
     binary: Program | None = None
     # Names of the sections of each phase of the job, by the phase's name.
     phases: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    worker_nice: int = 0
+    # A level of the factor of this name, where it changes together with something else.
+    intervention: str = NO_INTERVENTION
+    # Of a machine of its own; empty: the kernels that are compared.
+    kernel: str = ""
 
     def cell(self, profile: Profile, rng: random.Random) -> Cell:
         """Return the agent's cell."""
@@ -106,7 +121,7 @@ class Recipe:
         program = None
         if self.program is not None:
             program = replace(self.program, cpus=cores, start_delay_us=rng.randrange(4000))
-        return Cell(
+        cell = Cell(
             devices=list(self.devices),
             filesystem=self.filesystem,
             job=job,
@@ -114,148 +129,107 @@ class Recipe:
             group=Group(dict(self.group)) if self.group else None,
             antagonist=self.antagonist if self.beside else None,
             settings=dict(self.settings),
+            worker_nice=self.worker_nice,
         )
+        return intervention(self.intervention).of(cell)
 
-    def machine(self, boot: Condition) -> Machine:
-        """Return the virtual machine of a block."""
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The kernel modules that its devices and its file system need."""
         kinds = [device.kind for device in self.devices]
         kinds += [device.scheduler for device in self.devices]
         kinds += [] if self.filesystem is None else [self.filesystem.kind]
-        modules = dict.fromkeys(m for kind in kinds for m in _MODULES.get(kind, ()))
-        return Machine(cpus=self.cpus, memory_mib=self.memory_mib, modules=tuple(modules))
-
-
-@dataclass(frozen=True)
-class Change:
-    """A factor of a question, and what each of its levels does to a cell."""
-
-    # What it changes: cpu.weight, antagonist, iodepth.
-    names: tuple[str, ...]
-    # The level of each name, if several change together.
-    together: Mapping[str, _Level]
-    levels: tuple[_Level, ...]
+        return tuple(dict.fromkeys(m for kind in kinds for m in _MODULES.get(kind, ())))
 
     @property
-    def factor_name(self) -> str:
-        """Name of the factor, and of its column."""
-        if self.together:
-            return "treatment"
-        return re.sub(r"[^a-z0-9]+", "_", self.names[0].lower())
-
-    @property
-    def control(self) -> str:
-        """Name of the control."""
-        if self.names == (_ANTAGONIST,):
-            return "alone"
-        in_group = all(name in FILES for name in self.names)
-        return "outside" if in_group else "as given"
-
-    @property
-    def factor(self) -> Factor:
-        """The factor as a pathology has it."""
-        label = " and ".join(self.names)
-        numbers = [level for level in self.levels if isinstance(level, int)]
-        if len(numbers) == len(self.levels):
-            return IntegerFactor(min(numbers), max(numbers), label)
-        words = {str(level): self.phrase(level) for level in self.levels}
-        return CategoricalFactor(tuple(str(level) for level in self.levels), label, words=words)
-
-    def phrase(self, level: _Level) -> str:
-        """Return a level in words."""
-        if self.together:
-            return ", ".join(f"{name} {value}" for name, value in self.together.items())
-        return "antagonist" if self.names == (_ANTAGONIST,) else f"{self.names[0]} {level}"
-
-    def apply(self, recipe: Recipe, level: _Level) -> Recipe:
-        """Return the recipe of cells at a level; raise UserError for an unknown name or level."""
-        for name, value in (self.together or {self.names[0]: level}).items():
-            recipe = _applied(recipe, name, value)
-        return recipe
+    def machine(self) -> Machine:
+        """The virtual machine, with these modules."""
+        machine = Machine(cpus=self.cpus, memory_mib=self.memory_mib, modules=self.modules)
+        return machine.under(intervention(self.intervention))
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Returns the agent's cell of a condition: a recipe with the changes of its levels."""
-
-    recipe: Recipe
-    every: tuple[Change, ...]
-
-    def __call__(self, condition: Condition, profile: Profile, rng: random.Random) -> Cell:
-        """Return the agent's cell of a condition."""
-        recipe = self.recipe
-        for change in self.every:
-            level = condition[change.factor_name]
-            recipe = recipe if level is None else change.apply(recipe, level)
-        return recipe.cell(profile, rng)
-
-    def digest(self) -> str:
-        """Return eight hexadecimal digits that identify the whole question."""
-        changed = [[list(change.names), list(change.levels)] for change in self.every]
-        return digest_of({"recipe": asdict(self.recipe), "changes": changed})[:8]
+def in_effect(recipe: Recipe) -> Recipe:
+    """Return a recipe with one spelling for values that mean the same: 32 and "32", 4k and 4096."""
+    sections = tuple(Section(s.name, _options_in_effect(s.options)) for s in recipe.sections)
+    group = {name: kernel_text(name, value) for name, value in recipe.group.items()}
+    return replace(recipe, sections=sections, group=group)
 
 
-def changes(given: Mapping[str, object]) -> list[Change]:
-    """Return the one change of a treatment; several names change together, with one level each."""
-    levels = {name: _levels(name, value) for name, value in given.items()}
-    if not levels:
-        raise UserError("the treatment is empty: name what is changed, such as cpu.weight")
-    if len(levels) == 1:
-        return [Change(tuple(levels), {}, next(iter(levels.values())))]
-    several = [name for name, of_one in levels.items() if len(of_one) > 1]
-    if several:
+def _options_in_effect(given: Mapping[str, str]) -> dict[str, str]:
+    known = dict(_DEFAULTS)
+    for name, value in given.items():
+        same = next((default for default in _DEFAULTS if sets_same(default, name)), name)
+        known[same] = value
+    # An option that stands alone is 1.
+    return {name: str(bytes_of(value) or value or 1) for name, value in known.items()}
+
+
+def check_recipe(recipe: Recipe, cell: Cell) -> None:
+    """Raise UserError, which names an argument to change, if a cell cannot run on its machine."""
+    antagonist = cell.antagonist
+    beside = () if antagonist is None else (antagonist.job, antagonist.program)
+    for work in (cell.job, cell.program, *beside):
+        cores = [] if work is None else list(work.cpus)
+        if isinstance(work, OpenJob):
+            asked = [section.options.get("cpus_allowed") for section in work.sections]
+            cores += [core for text in asked if text for core in cores_of(text) or []]
+        _check_cores(recipe, "the job's cores (cpus_allowed)", cores)
+    groups = (cell.group, None if antagonist is None else antagonist.group)
+    for group in filter(None, groups):
+        listed = cores_of(str(group.settings.get("cpuset.cpus", "")))
+        _check_cores(recipe, "cpuset.cpus", listed or [])
+    if recipe.devices and not recipe.devices[-1].real:
+        jobs = (cell.job, None if antagonist is None or antagonist.device else antagonist.job)
+        _check_room(recipe, [job for job in jobs if job is not None])
+
+
+def _check_cores(recipe: Recipe, what: str, cores: list[int]) -> None:
+    if cores and max(cores) >= recipe.cpus:
         raise UserError(
-            f"{' and '.join(levels)} change together: give {several[0]} one level, "
-            "or vary it instead"
+            f"{what} name core {max(cores)}, and the machine has cpus={recipe.cpus}, "
+            f"counted from 0: give cpus={max(cores) + 1}"
         )
-    together = {name: of_one[0] for name, of_one in levels.items()}
-    return [Change(tuple(levels), together, (_TOGETHER,))]
 
 
-def _levels(name: str, given: object) -> tuple[_Level, ...]:
-    if name == _ANTAGONIST:
-        if given is not True:
-            raise UserError("the treatment antagonist is True: give what runs as antagonist=...")
-        return (_TOGETHER,)
-    # A list of cores such as "0,2" and a job's rate such as "1k,2k" are one level.
-    values = [given] if isinstance(given, str) else listed(given)
-    found: list[_Level] = []
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise UserError(f"{name}: a level is a whole number or a string, not {value!r}")
-        found.append(value)
-    if not found:
-        raise UserError(f"{name} needs at least one level")
-    return tuple(dict.fromkeys(found))
+def room_mib(device: Device, filesystem: str | None, memory_mib: int) -> int:
+    """Return how much a job's files may take of a device, and of the memory that it is in."""
+    room = device.size_mib
+    if filesystem is not None:
+        log = _LOG_MIB if filesystem == "xfs" else min(_LOG_MIB, room // 8)
+        room = int(room * (1 - _TAKEN)) - log
+    left = memory_mib - _MACHINE_MIB
+    if device.kind == "scsi_debug":
+        # It takes the whole of its memory at once.
+        return room if device.size_mib <= left else 0
+    return min(room, left) if _in_memory(device) else room
 
 
-def _applied(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    if name == _ANTAGONIST:
-        if recipe.antagonist is None:
-            raise UserError("the treatment is the antagonist, and there is none: antagonist=...")
-        return replace(recipe, beside=True)
-    if name == _SECTION:
-        if value not in recipe.phases:
-            known = ", ".join(recipe.phases)
-            raise UserError(f"the fio job has no section {value!r} ({known})")
-        chosen = recipe.phases[str(value)]
-        return replace(recipe, sections=tuple(s for s in recipe.sections if s.name in chosen))
-    if name in FILES:
-        if fault := fault_of(name, value):
-            raise UserError(fault)
-        return replace(recipe, group={**recipe.group, name: value})
-    if name in SETTINGS:
-        if not isinstance(value, int):
-            raise UserError(f"the setting {name} is a whole number, not {value!r}")
-        return replace(recipe, settings={**recipe.settings, name: value})
-    if recipe.program is not None:
-        raise UserError(_unknown(name))
-    options = {name: str(value)}
-    if faults := faults_of(options):
-        raise UserError(f"{_unknown(name)}; of fio: {'; '.join(faults)}")
-    sections = tuple(Section(s.name, {**s.options, **options}) for s in recipe.sections)
-    return replace(recipe, sections=sections)
+def _in_memory(device: Device) -> bool:
+    return device.kind in _IN_MEMORY and device.memory_backed and not device.path
 
 
-def _unknown(name: str) -> str:
-    known = [*FILES, *SETTINGS, _ANTAGONIST]
-    return f"{name!r} is nothing that can be changed{nearest(name, known)} ({', '.join(known)})"
+def _check_room(recipe: Recipe, jobs: list[FioJob]) -> None:
+    """Check that the files fit on the device, and what it stores into the machine's memory."""
+    device = recipe.devices[-1]
+    if recipe.filesystem is None:
+        need = max((job.size_mib for job in jobs), default=0)
+        what = f"size_mib={need}"
+    else:
+        need = sum(job.files * job.size_mib for job in jobs)
+        files = sum(job.files for job in jobs)
+        what = f"{files} {'file' if files == 1 else 'files'} of size_mib={recipe.size_mib}"
+    kind = None if recipe.filesystem is None else recipe.filesystem.kind
+    room = room_mib(device, kind, recipe.memory_mib)
+    if need <= room:
+        return
+    if need <= room_mib(device, kind, recipe.memory_mib + device.size_mib):
+        more = device.size_mib if device.kind == "scsi_debug" else need
+        raise UserError(
+            f"{what} need {more} MiB of the machine's memory, and memory_mib="
+            f"{recipe.memory_mib} leaves {recipe.memory_mib - _MACHINE_MIB}: give "
+            f"memory_mib={more + _MACHINE_MIB}, or a smaller size_mib"
+        )
+    raise UserError(
+        f"{what} need {need} MiB, and the device {device.name!r} has room for {max(0, room)}: give "
+        f"a smaller size_mib, fewer processes, or a larger device"
+    )

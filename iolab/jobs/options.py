@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from iolab.agent.fio_options import GRAMMARS, faults_of, same_option
+from iolab.agent.fio_options import GRAMMARS, REFUSED, faults_of, same_option
 
 __all__ = [
     "ENDING",
@@ -14,6 +14,7 @@ __all__ = [
     "TRANSLATED",
     "WITHOUT_EFFECT",
     "fate_of",
+    "fault_of_change",
     "why_without_effect",
 ]
 
@@ -68,8 +69,8 @@ TRANSLATED = {
     "offset": "scaled with the size",
     "offset_increment": "scaled with the size",
     "io_size": "scaled with the size",
-    "runtime": "the cell's virtual time; the job's own with as_asked",
-    "ramp_time": "the cell's virtual time; the job's own with as_asked",
+    "runtime": "the cell's virtual time, runtime_ms; the job's own with as_asked",
+    "ramp_time": "the cell's virtual time, ramp_ms; the job's own with as_asked",
     "time_based": "always set, unless the job runs to its end",
     "startdelay": "the same part of the runtime",
     "stonewall": "the section and what follows it are another level of the factor section",
@@ -137,3 +138,15 @@ def fate_of(option: str) -> tuple[str, str]:
     fault = "" if option in GRAMMARS else faults_of({option: "1"})[0]
     makes = "fio makes the files" if option in OWN_FILES else "passed on"
     return makes, f"refused: {fault.partition(': ')[2]}" if fault else "passed on"
+
+
+def fault_of_change(option: str, value: str) -> str:
+    """Return why an option, at a value, cannot be what a question changes, or ""."""
+    name = same_option(option)
+    if name in OWN_FILES or (name in TRANSLATED and name not in GRAMMARS and name != "verify"):
+        return f"fio's {option} is not one of a cell: {fate_of(option)[0]}"
+    if why := why_without_effect(name):
+        return f"fio's {option} has no effect: {why}"
+    # A virtual machine takes what a real one refuses.
+    known = option not in GRAMMARS and (option in REFUSED or "verify" in option)
+    return "" if known else "; ".join(faults_of({option: value}))

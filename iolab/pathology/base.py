@@ -32,6 +32,7 @@ __all__ = [
     "EXPERIMENT",
     "NULL_BLK_MODULES",
     "PATHOLOGY_NAME",
+    "TREATED_KERNEL",
     "TWO_KERNELS",
     "Claim",
     "Machine",
@@ -52,6 +53,8 @@ NULL_BLK_MODULES: Final = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
 REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
 # The default notebook.
 EXPERIMENT: Final = "experiment.ipynb"
+# The factor whose level is the kernel of a treated cell's machine.
+TREATED_KERNEL: Final = "treated_kernel"
 # A pathology's name is a folder's name and its module's.
 PATHOLOGY_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 # What decides a claim's verdict, beside its condition. Statements and reasons decide nothing.
@@ -220,7 +223,8 @@ class Pathology:
     profiles : mapping of str to Profile
         At least smoke, quick and full.
     boot_factors : tuple of str
-        Factors that are fixed for a whole boot.
+        Factors that are fixed for a whole boot. With the treatment among them, treated cells and
+        controls are on machines of their own, and not paired.
     claims : tuple of Claim
         What the report says.
     preregistered : tuple of mapping
@@ -274,7 +278,7 @@ class Pathology:
         self._add_intervention()
         one_of(f"treatment of {what}", self.treatment, self.factors)
         for name in self.boot_factors:
-            one_of(f"boot factor of {what}", name, set(self.factors) - {self.treatment})
+            one_of(f"boot factor of {what}", name, self.factors)
         for name in REQUIRED_PROFILES:
             refuse(name not in self.profiles, what, f"it lacks the profile {name}")
         for name, profile in self.profiles.items():
@@ -303,6 +307,11 @@ class Pathology:
         """The levels of results that are older than a factor, by its name."""
         levels = {name: factor.before for name, factor in self.factors.items()}
         return {name: level for name, level in levels.items() if level is not None}
+
+    @property
+    def apart(self) -> bool:
+        """Whether treated cells and controls are on machines of their own."""
+        return self.treatment in self.boot_factors
 
     @property
     def decided(self) -> tuple[Claim, ...]:

@@ -7,7 +7,8 @@ A level names what is changed, several joined by ``+``:
 * ``preempt=full``: the preemption model;
 * ``base_slice_ns=3000000``: a setting of `iolab.agent.settings`;
 * ``iosched=mq-deadline``, ``iosched.slice_idle=0``: the I/O scheduler, and one of its tunables;
-* ``cpus=2``, ``highres=on``, ``nohz=off``: the virtual machine and its kernel's command line.
+* ``cpus=2``, ``highres=on``, ``nohz=off``: the virtual machine and its timers;
+* ``boot.threadirqs``, ``boot.transparent_hugepage=never``: any parameter of its command line.
 
 The last are fixed for a boot. The others are changed for a cell and restored after it.
 """
@@ -37,6 +38,8 @@ INTERVENTION: Final = "intervention"
 NO_INTERVENTION: Final = "none"
 
 _FEATURE = re.compile(r"(NO_)?([A-Z][A-Z0-9_]{1,39})")
+# "+" joins the parts of a level.
+_PARAMETER = re.compile(r"boot\.([A-Za-z][A-Za-z0-9_.-]{0,59}(?:=[A-Za-z0-9_.,:@/-]{1,80})?)")
 _SETTING = re.compile(r"([a-z][a-z_0-9.]{0,59})=([A-Za-z0-9-]{1,20})")
 # Settings that take a word.
 _WORDS: Final = {
@@ -88,8 +91,11 @@ class Intervention:
 
 
 def intervention(level: object) -> Intervention:
-    """Return what a level changes; UserError for an unknown, malformed or repeated part."""
-    if level == NO_INTERVENTION:
+    """Return what a level changes; UserError for an unknown, malformed or repeated part.
+
+    Where the intervention is the treatment, its control has the level None.
+    """
+    if level is None or level == NO_INTERVENTION:
         return Intervention()
     parts = str(level).split("+")
     if len(parts) > _MOST_PARTS:
@@ -107,7 +113,11 @@ def intervention(level: object) -> Intervention:
 def boot_part(level: object) -> str:
     """Return the parts of a level that are fixed for a boot, joined as in a level, or ""."""
     parts = str(level).split("+")
-    return "+".join(part for part in parts if part.partition("=")[0] in _OF_A_BOOT)
+    return "+".join(part for part in parts if _of_a_boot(part))
+
+
+def _of_a_boot(part: str) -> bool:
+    return part.partition("=")[0] in _OF_A_BOOT or _PARAMETER.fullmatch(part) is not None
 
 
 def _with(found: Intervention, part: str) -> tuple[Intervention, str]:
@@ -115,10 +125,14 @@ def _with(found: Intervention, part: str) -> tuple[Intervention, str]:
     if feature := _FEATURE.fullmatch(part):
         features = {**found.features, feature[2]: feature[1] is None}
         return replace(found, features=features), feature[2]
+    if parameter := _PARAMETER.fullmatch(part):
+        name = f"boot.{parameter[1].partition('=')[0]}"
+        return replace(found, boot_options=(*found.boot_options, parameter[1])), name
     setting = _SETTING.fullmatch(part)
     if setting is None:
         raise UserError(
-            "an intervention is a scheduler's feature (NO_DELAY_DEQUEUE) or NAME=VALUE, "
+            "an intervention is a scheduler's feature (NO_DELAY_DEQUEUE), NAME=VALUE or "
+            "boot.PARAMETER, "
             f"not {part!r:.80}"
         )
     name, value = setting[1], setting[2]

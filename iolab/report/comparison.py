@@ -17,7 +17,7 @@ from iolab.shown import Table, text_table
 from iolab.stats.claims import boot_values
 from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE, ratio_of
-from iolab.stats.kernels import welch_difference
+from iolab.stats.unpaired import welch_difference
 from iolab.stats.verdicts import verdict_table, verdict_text
 from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError

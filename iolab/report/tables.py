@@ -142,7 +142,9 @@ def effect_table(
     if levels is not None:
         table = table[table[treatment].isin(list(levels))]
     columns = [*_varying(table, cells), treatment, "ratio", "low", "high", "n"]
-    readings = [_reading(row) for row in table.to_dict("records")]
+    # On machines of their own, cells are not paired.
+    how = ", unpaired" if pathology_of(cells).apart else ""
+    readings = [_reading(row) + how for row in table.to_dict("records")]
     return table[columns].assign(reading=readings).reset_index(drop=True)
 
 

@@ -43,7 +43,7 @@ from iolab.stats.families import (
     holm_family,
     measured_family,
 )
-from iolab.stats.kernels import Difference, kernel_ratio, welch_difference
+from iolab.stats.kernels import kernel_ratio
 from iolab.stats.order import mark_outliers, order_effect, order_table
 from iolab.stats.shape import GROWS, Hinge, Knee, Threshold, hinge, knee, knee_table, threshold
 from iolab.stats.tables import (
@@ -55,6 +55,7 @@ from iolab.stats.tables import (
     recording_cost,
     region_table,
 )
+from iolab.stats.unpaired import Difference, welch_difference
 from iolab.stats.verdicts import (
     VERDICTS,
     rule_text,

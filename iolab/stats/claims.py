@@ -23,16 +23,19 @@ from iolab.stats.conditions import (
 )
 from iolab.stats.estimates import (
     CONFIDENCE,
+    Floats,
     crossover_interval,
     from_zero,
     ratio_of,
     what_is_missing,
     without_order,
 )
+from iolab.stats.unpaired import apart_from, welch_difference
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
 
 __all__ = [
+    "FEWEST",
     "LOOKS",
     "Judged",
     "Look",
@@ -183,12 +186,46 @@ def _judge(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Jud
     if unmeasured := _why_unmeasured(cells, claim, kernel):
         return unmeasured
     try:
+        if cells.pathology.apart and claim.contrast != "treated":
+            return _judge_apart(cells, claim, kernel, confidence)
         boots = _boots(cells, claim, kernel)
     except UserError as error:
         return _without_boots("inconclusive", str(error))
     if boots.empty:
         return _why_no_boot(cells.data, claim, kernel)
     return judge_boots(claim, boots, confidence)
+
+
+def _judge_apart(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Judged:
+    """Judge treated boots against control boots on machines of their own, by Welch's interval."""
+    frame = cells.data.cells
+    untraced = frame[frame["valid"] & ~frame["recorded"]]
+    condition = pd.Series({"kernel": kernel, **claim.condition})
+    chosen = (untraced[list(condition.index)] == condition).fillna(value=False).all(axis="columns")
+    sides: list[Floats] = []
+    for selected in (apart_from(untraced, condition), chosen):
+        side = untraced.loc[selected, ["cell", "block"]]
+        known = side["cell"].map(cells.values(claim.value)).astype(np.float64)
+        side = side.assign(**{claim.value: known})
+        missing = side.loc[~np.isfinite(side[claim.value]), "cell"]
+        if not missing.empty:
+            raise UserError(f"the valid cell {missing.iloc[0]} has no finite {claim.value}")
+        y = log_values(side, claim.value) if claim.logarithmic else side[claim.value]
+        sides.append(np.asarray(y.groupby(side["block"]).mean(), dtype=np.float64))
+    n = min(y.size for y in sides)
+    if not n:
+        return _why_no_boot(cells.data, claim, kernel)
+    control, treated = sides
+    found = welch_difference(control, treated, confidence)
+    value, low, high = (_back(claim, end) for end in (found.mean, found.low, found.high))
+    if n < 2:
+        return Judged(value, low, high, n, "inconclusive", "one boot")
+    if found.missing:
+        return _judge_identical(claim, value, n, confidence)
+    if n < FEWEST:
+        few = f"{n} boots: a verdict takes {FEWEST}"
+        return Judged(value, low, high, n, "inconclusive", few)
+    return Judged(value, low, high, n, _ruled(claim, low, high))
 
 
 def _without_boots(verdict: str, reason: str) -> Judged:

@@ -3,57 +3,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 
 from iolab.stats.conditions import boot_means, cell_columns, first_gate, pair_columns
-from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, what_is_missing
+from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of
 from iolab.stats.tables import pair_ratios
+from iolab.stats.unpaired import Difference, welch_difference
 from iolab_base.errors import UserError
 
-__all__ = ["Difference", "kernel_ratio", "welch_difference"]
-
-
-class Difference(NamedTuple):
-    """A difference of two means, in the unit of the values, with Welch's interval and p-value.
-
-    These are NaN where ``missing`` says why.
-    """
-
-    mean: float
-    low: float
-    high: float
-    p_value: float
-    missing: str
-
-
-def welch_difference(a: Floats, b: Floats, confidence: float) -> Difference:
-    """Compare two unpaired samples of one value per boot, which may spread differently: b - a.
-
-    There is no interval if a sample has a single boot, or if neither sample's boots differ. (B. L.
-    Welch, "The generalization of 'Student's' problem when several different population variances
-    are involved", *Biometrika* 34, 1947.)
-
-    >>> import numpy as np
-    >>> compared = welch_difference(np.array([1.0, 1.5, 2.5]), np.array([4.0, 4.1]), 0.95)
-    >>> print(f"{compared.mean:.2f} [{compared.low:.2f}, {compared.high:.2f}]")
-    2.38 [0.52, 4.25]
-    """
-    mean = float(np.mean(b) - np.mean(a))
-    nan = float("nan")
-    if min(a.size, b.size) < 2:
-        return Difference(mean, nan, nan, nan, "one boot")
-    if what_is_missing(a) and what_is_missing(b):
-        return Difference(mean, nan, nan, nan, "the boots of a kernel do not differ")
-    # The import takes a second, which verdicts do not need.
-    from statsmodels.stats.weightstats import CompareMeans, DescrStatsW  # noqa: PLC0415
-
-    compared = CompareMeans(DescrStatsW(b), DescrStatsW(a))
-    low, high = compared.tconfint_diff(alpha=1 - confidence, usevar="unequal")
-    p_value = compared.ttest_ind(usevar="unequal")[1]
-    return Difference(mean, float(low), float(high), float(p_value), "")
+__all__ = ["kernel_ratio"]
 
 
 _COLUMNS = ("ratio", "low", "high", "n_base", "n_other", "p_value", "confidence", "missing")

@@ -36,6 +36,7 @@ from iolab.stats.estimates import (
     what_is_missing,
 )
 from iolab.stats.families import family_members, holm
+from iolab.stats.unpaired import unpaired_ratios
 
 __all__ = [
     "IOPS_LOST",
@@ -90,8 +91,9 @@ def ratio_table(
 
     A row has the columns `by`, the fields of `Estimate`, and ``p_holm``, Holm's correction of
     ``p_value`` over the family (NaN outside it). A condition without a valid pair has n = 0 and the
-    reason in ``missing``. Raises UserError as `pair_ratios`, or if a member of the family picks
-    several rows.
+    reason in ``missing``. Where treated cells and controls are on machines of their own, nothing is
+    paired: the interval and the p-value are Welch's (`unpaired_ratios`). Raises UserError as
+    `pair_ratios`, or if a member of the family picks several rows.
 
     >>> table = ratio_table(cells[~cells["aa"]])
     >>> table[["kernel", "weight", "ratio", "low", "high", "n", "p_holm"]].round(2)
@@ -104,6 +106,21 @@ def ratio_table(
     5   6.12   10000   0.85  0.82  0.87  6    0.19
     """
     by = pair_columns(cells) if by is None else by
+    apart = pathology_of(cells).apart
+    paired = cells[cells["aa"]] if apart else cells
+    parts = [] if apart and paired.empty else [_paired(paired, value, by, confidence)]
+    parts += [unpaired_ratios(cells[~cells["aa"]], value, by, confidence)] if apart else []
+    table = pd.concat(parts, ignore_index=True)
+    table = pd.concat([table, _without_pairs(cells, table, by, confidence)], ignore_index=True)
+    members, unmeasured = family_members(table, family)
+    p_values = table.loc[members, "p_value"]
+    table["p_holm"] = np.nan
+    table.loc[members, "p_holm"] = holm(p_values, unmeasured=unmeasured)
+    return in_kernel_order(table, by)
+
+
+def _paired(cells: pd.DataFrame, value: str, by: Sequence[str], confidence: float) -> pd.DataFrame:
+    """Estimate the ratio of each condition's pairs: a row with `by` and the estimate's fields."""
     boots = pair_ratios(cells, value, by)
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.size().reset_index()[list(by)]
@@ -118,13 +135,7 @@ def ratio_table(
         )
         for _, group in grouped
     ]
-    table = pd.concat([table, pd.DataFrame(estimates)], axis=1)
-    table = pd.concat([table, _without_pairs(cells, table, by, confidence)], ignore_index=True)
-    members, unmeasured = family_members(table, family)
-    p_values = table.loc[members, "p_value"]
-    table["p_holm"] = np.nan
-    table.loc[members, "p_holm"] = holm(p_values, unmeasured=unmeasured)
-    return in_kernel_order(table, by)
+    return pd.concat([table, pd.DataFrame(estimates)], axis=1)
 
 
 def mean_table(

@@ -21,7 +21,7 @@ from iolab.agent.workplace import Workplace
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
-from iolab.pathology.base import Machine, Pathology, Profile
+from iolab.pathology.base import TREATED_KERNEL, Machine, Pathology, Profile
 from iolab.pathology.expressions import override
 from iolab.pathology.factors import Condition, Grid
 from iolab.pathology.interventions import INTERVENTION, intervention
@@ -275,15 +275,16 @@ def _plan_kernel(plan: PathologyPlan, request: Request, profile: Profile, kernel
     blocks = blocks_of(
         plan.pathology, profile, kernel=kernel, clock=request.clock, seed=request.seed
     )
-    targets: dict[Machine, Target] = {}
-    for machine in dict.fromkeys(block.machine for block in blocks):
+    targets: dict[tuple[str, Machine], Target] = {}
+    # Treated cells may have a kernel of their own.
+    for name, machine in dict.fromkeys((block.kernel, block.machine) for block in blocks):
         size = {"cpus": machine.cpus, "memory_mib": machine.memory_mib}
-        targets[machine] = prepare(kernel, request.clock, **size)
+        targets[name, machine] = prepare(name, request.clock, **size)
     _check_jobs(blocks)
-    identities = {machine: target.identity() for machine, target in targets.items()}
-    plan.kernels[kernel] = next(iter(targets.values())).origin
+    identities = {key: target.identity() for key, target in targets.items()}
+    plan.kernels |= {name: target.origin for (name, _), target in targets.items()}
     for block in blocks:
-        plan.blocks[block_key(block, identities[block.machine])] = block
+        plan.blocks[block_key(block, identities[block.kernel, block.machine])] = block
 
 
 def _check_jobs(blocks: Iterable[Block]) -> None:
@@ -311,6 +312,10 @@ def _plan_real(
             if intervention(block.cells[0].condition[INTERVENTION]).cpus:
                 raise CannotRunError(
                     "the number of CPUs is a virtual machine's: a real one has those it has"
+                )
+            if block.cells[0].condition.get(TREATED_KERNEL) is not None:
+                raise CannotRunError(
+                    "another kernel is a virtual machine's: a real one runs the kernel it runs"
                 )
             agent_plan = replace(request.place.put(block.plan), hardware=True)
             if reason := machine.lacks(agent_plan):

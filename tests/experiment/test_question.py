@@ -2,22 +2,26 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import iolab
-from iolab.agent.plan import Device, Group
+from iolab.agent.plan import Device, FileSystem, Group
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
+from iolab.experiment.compare import _profile as profile_of
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
 from iolab_base.errors import IolabError, UserError
 
 JOB = "rw=randread bs=4k iodepth=1 ioengine=psync direct=1"
 HOG = ["python3", "-c", "while True: pass"]
+TWO = "[a]\nrw=randread\nbs=4k\n[b]\nrw=randwrite\nbs=8k\n"
+BFQ = Device("d", "null_blk", 512, scheduler="bfq")
 
 
 def cells(asked: Pathology, **different: Any) -> Any:
@@ -101,6 +105,120 @@ def test_an_antagonist_runs_beside_all_cells_or_is_the_treatment() -> None:
     assert cells(asked, antagonist="treated").antagonist == hog
 
 
+@pytest.mark.parametrize(
+    ("name", "level", "asked", "part", "made"),
+    [
+        ("scheduler", "bfq", {}, lambda c: c.devices[0].scheduler, "bfq"),
+        (
+            "scheduler.low_latency",
+            0,
+            {"device": BFQ},
+            lambda c: c.devices[0].tunables,
+            {"low_latency": 0},
+        ),
+        ("completion_ns", 99, {}, lambda c: c.devices[0].completion_ns, 99),
+        ("rotational", True, {}, lambda c: c.devices[0].rotational, True),
+        ("device.size_mib", 600, {}, lambda c: c.devices[0].size_mib, 600),
+        (
+            "device",
+            "brd",
+            {"device": Device("d", "null_blk", 512)},
+            lambda c: c.devices[0].kind,
+            "brd",
+        ),
+        ("filesystem", None, {}, lambda c: c.filesystem, None),
+        ("filesystem", "ext4", {}, lambda c: c.filesystem.kind, "ext4"),
+        ("mkfs", "-m bigtime=0", {}, lambda c: c.filesystem.mkfs, ["-m", "bigtime=0"]),
+        (
+            "mount",
+            "noatime,norelatime",
+            {},
+            lambda c: c.filesystem.mount,
+            ["noatime", "norelatime"],
+        ),
+        ("worker_nice", -20, {}, lambda c: c.worker_nice, -20),
+        ("size_mib", 32, {}, lambda c: c.job.size_mib, 32),
+        ("layout", "unwritten", {}, lambda c: c.job.layout, "unwritten"),
+        ("b.iodepth", 3, {"fio": TWO}, lambda c: c.job.sections[1].options.get("iodepth"), "3"),
+    ],
+)
+def test_anything_of_a_cell_may_be_the_treatment_or_vary(
+    name: str, level: object, asked: dict[str, Any], part: Callable[[Any], object], made: object
+) -> None:
+    given = {"fio": JOB, **asked}
+    treated = iolab.question(**given, treatment={name: level})
+    assert part(cells(treated)) != made
+    column = treated.treatment
+    (changed,) = treated.profiles["quick"].grids[0][column]
+    assert part(cells(treated, **{column: changed})) == made
+    varied = iolab.question(**given, vary={name: [level]}, treatment={"cpu.weight": 1000})
+    assert part(cells(varied)) == made
+
+
+def test_the_antagonists_cgroup_and_options_may_be_the_treatment() -> None:
+    beside = iolab.antagonist(fio="rw=read bs=64k iodepth=4", group={"cpu.weight": 100})
+    asked = iolab.question(fio=JOB, antagonist=beside, treatment={"antagonist.cpu.max": "5000"})
+    treated = cells(asked, antagonist_cpu_max="5000").antagonist
+    assert treated.group == Group({"cpu.weight": 100, "cpu.max": "5000"})
+    asked = iolab.question(fio=JOB, antagonist=beside, treatment={"antagonist.iodepth": 9})
+    assert cells(asked, antagonist_iodepth=9).antagonist.job.sections[0].options["iodepth"] == "9"
+
+
+def test_an_intervention_may_be_the_treatment_or_vary() -> None:
+    levels = ["NO_DELAY_DEQUEUE", "preempt=full"]
+    asked = iolab.question(fio=JOB, treatment={"intervention": levels})
+    (block,) = blocks_of(asked, asked.profiles["quick"], kernel="6.12", clock="virtual")[:1]
+    changed = {(cell.preemption, *cell.features.items()) for cell in block.plan.cells}
+    assert changed == {("",), ("", ("DELAY_DEQUEUE", False)), ("full",)}
+    varied = iolab.question(
+        fio=JOB, treatment={"cpu.weight": 9}, vary={"intervention": ["none", "boot.threadirqs"]}
+    )
+    blocks = blocks_of(varied, varied.profiles["quick"], kernel="6.12", clock="virtual")
+    assert {tuple(block.plan.boot_options) for block in blocks} == {(), ("threadirqs",)}
+
+
+@pytest.mark.parametrize(
+    ("treatment", "machines"),
+    [
+        ({"cpus": 2}, {(1, (), "6.1"), (2, (), "6.1")}),
+        ({"intervention": "boot.threadirqs"}, {(1, (), "6.1"), (1, ("threadirqs",), "6.1")}),
+        ({"kernel": "6.12"}, {(1, (), "6.1"), (1, (), "6.12")}),
+    ],
+)
+def test_what_is_fixed_for_a_boot_has_machines_of_its_own(
+    treatment: dict[str, object], machines: set[object]
+) -> None:
+    asked = iolab.question(fio=JOB, treatment=treatment)
+    assert asked.apart
+    profile = asked.profiles["quick"]
+    blocks = blocks_of(asked, profile, kernel="6.1", clock="virtual")
+    assert len({block.plan.block for block in blocks}) == len(blocks) == 2 * profile.boots
+    found = {(b.machine.cpus, tuple(b.plan.boot_options), b.kernel) for b in blocks}
+    assert found == machines
+    roles = [{cell.role for cell in block.cells if not cell.aa} for block in blocks]
+    assert sorted(map(list, roles)) == [["control"], ["control"], ["treatment"], ["treatment"]]
+    # The control alone is measured twice in a boot.
+    assert sum(cell.aa for block in blocks for cell in block.cells) == 2 * profile.boots
+
+
+def test_a_scheduler_that_varies_has_its_module_in_every_boot() -> None:
+    asked = iolab.question(fio=JOB, treatment={"iodepth": 2}, vary={"scheduler": ["none", "bfq"]})
+    assert "bfq" in asked.machine({}).modules
+
+
+def test_a_claim_is_judged_at_every_level_that_varies() -> None:
+    asked = iolab.question(
+        fio=JOB,
+        treatment={"cpu.weight": [100, 1000]},
+        vary={"iodepth": [4, 16], "bs": "8k"},
+        claims="iops ratio < 0.9",
+    )
+    conditions = [(c.condition["cpu_weight"], c.condition["iodepth"]) for c in asked.claims]
+    assert sorted(conditions) == [(100, 4), (100, 16), (1000, 4), (1000, 16)]
+    assert all("bs 8k" in claim.statement for claim in asked.claims)
+    assert len({claim.name for claim in asked.claims}) == 4
+
+
 def test_a_claim_is_read_with_its_limit() -> None:
     asked = iolab.question(
         fio=JOB,
@@ -125,8 +243,8 @@ def test_the_same_question_has_the_same_name_and_another_has_another() -> None:
         {"fio": JOB, "treatment": {"cpu.weight": 1000}},
         {"fio": "[a]\nrw=read\n[b]\nrw=randwrite\nbs=8k\n", "treatment": {"io.weight": 10}},
         {"program": HOG, "treatment": {"cpu.max": "50000 100000"}},
-        {"fio": JOB, "treatment": {"bs": ["4k", "64k"]}, "filesystem": "ext4"},
-        {"fio": JOB, "treatment": {"bs": ["4k", "64k"]}, "filesystem": "tmpfs"},
+        {"fio": JOB, "treatment": {"bs": ["8k", "64k"]}, "filesystem": "ext4"},
+        {"fio": JOB, "treatment": {"bs": ["8k", "64k"]}, "filesystem": "tmpfs"},
     ],
 )
 def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
@@ -147,7 +265,7 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
         ({"fio": JOB, "treatment": {"cpu.weight": 1.5}}, "a whole number or a string, not 1.5"),
         ({"fio": JOB, "treatment": {"cpu.weight": [1, 2], "cpu.idle": 1}}, "change together"),
         ({"fio": JOB, "treatment": {"antagonist": True}}, "there is none: antagonist="),
-        ({"fio": JOB, "treatment": {"runtime": 3}}, "use runtime_ms"),
+        ({"fio": JOB, "treatment": {"runtime": 3}}, "runtime_ms"),
         ({"fio": JOB, "treatment": {"bs": 1}, "vary": {"bs": [2]}}, "both varied and the treat"),
         ({"fio": JOB, "treatment": {"bs": 1}, "claims": "iops < 3"}, "a claim is like"),
         ({"fio": "rw='", "treatment": {"cpu.weight": 1}}, "quotation"),
@@ -155,12 +273,63 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
         ({"program": HOG, "treatment": {"bs": 1}}, "'bs' is nothing that can be changed"),
         ({"fio": JOB, "treatment": {"bs": 1}, "filesystem": "ntfs"}, "file system 'ntfs'"),
         ({"fio": JOB, "treatment": {"bs": 1}, "device": Device("d", "floppy", 64)}, "'floppy'"),
+        ({"fio": JOB, "treatment": {"NO_GENTLE": True}}, "'intervention': 'NO_GENTLE'"),
+        ({"fio": JOB, "treatment": {"preempt": "full"}}, "'intervention': 'preempt=full'"),
+        ({"fio": JOB, "treatment": {"iodepth": 1}}, "changes nothing"),
+        ({"fio": JOB, "treatment": {"bs": [4096, 512]}}, "changes nothing"),
+        ({"fio": JOB, "treatment": {"scheduler": "none"}}, "changes nothing"),
+        ({"fio": JOB, "treatment": {"intervention": "none"}}, "changes nothing"),
+        ({"fio": JOB, "treatment": {"cpus": 1}}, "changes nothing"),
+        ({"fio": JOB, "treatment": {"cpu.max": "max"}, "group": {"cpu.max": "max"}}, "nothing"),
+        ({"fio": JOB, "treatment": {"scheduler.low_latency": 0}}, "has none"),
+        ({"fio": JOB, "treatment": {"antagonist.cpu.max": "max"}}, "there is none"),
+        ({"fio": JOB, "treatment": {"a.iodepth": 2}}, "nothing that can be changed"),
+        ({"fio": JOB, "treatment": {"kernel": "6.1", "iodepth": 2}}, "alone"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "vary": {"kernel": ["6.1"]}}, "a kernel is"),
+        ({"fio": JOB, "treatment": {"kernel": "9.99"}}, "9.99"),
+        (
+            {"fio": JOB, "treatment": {"iodepth": 2}, "claims": "latncy_p99_ns ratio < 1"},
+            "did you mean latency_p99_ns",
+        ),
+        ({"program": HOG, "treatment": {"worker_nice": 5}}, "for a fio job"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "filesystem": "zfs"}, "zfs"),
+        ({"fio": JOB, "treatment": {"filesystem": "zfs"}}, "zfs"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "device": Device("d", "tape", 512)}, "tape"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "device": Device("d", "brd", 64)}, "300 MiB"),
+        ({"fio": JOB, "treatment": {"cpuset.cpus": "0-1"}}, "give cpus=2"),
+        ({"fio": JOB, "treatment": {"numjobs": 64}}, "smaller size_mib"),
+        (
+            {"fio": JOB, "treatment": {"numjobs": 64}, "device": Device("d", "null_blk", 8192)},
+            "memory_mib",
+        ),
+        (
+            {"fio": JOB, "treatment": {"mount": "noatime"}, "filesystem": None},
+            "there is none",
+        ),
+        (
+            {"fio": JOB, "treatment": {"iodepth": 2}, "filesystem": FileSystem("xfs", "other")},
+            "other",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(asked: dict[str, Any], says: str) -> None:
     with pytest.raises(IolabError, match=says) as caught:
         iolab.question(**asked)
     assert "\n" not in str(caught.value)
+
+
+def test_a_comparison_measures_every_level() -> None:
+    levels = {"cpu.weight": [100, 1000]}
+    asked = iolab.question(fio=JOB, treatment=levels, vary={"iodepth": [4, 16]})
+    profile = profile_of(asked, boots=2, record=False, levels={"iodepth": [4, 16]})
+    assert profile.grids[0]["cpu_weight"] == (100, 1000)
+    assert profile_of(asked, boots=2, record=False, levels={}).grids == profile.grids
+
+
+def test_a_kernel_is_compared_with_one_other(tmp_path: Path) -> None:
+    for kernels in ("6.12", ["5.10", "6.1"]):
+        with pytest.raises(UserError, match="the one other kernel"):
+            iolab.compare(fio=JOB, treatment={"kernel": "6.12"}, kernel=kernels, root=tmp_path)
 
 
 def test_a_comparison_refuses_an_argument_that_a_question_lacks(tmp_path: Path) -> None:

@@ -124,11 +124,6 @@ def _without(name: str) -> dict[str, Any]:
             {"boot_factors": ("clumpin",)},
             "unknown boot factor of pathology dio_kworker 'clumpin'; did you mean clumping? (",
         ),
-        # A boot has treatment and control in it.
-        (
-            {"boot_factors": ("weight",)},
-            "unknown boot factor of pathology dio_kworker 'weight' (known: batch_min, ",
-        ),
         (
             {"profiles": {"smoke": _SMOKE, "full": _SMOKE}},
             "pathology dio_kworker: it lacks the profile quick",

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats as sp
 
-from iolab.stats.kernels import kernel_ratio, welch_difference
+from iolab.stats.kernels import kernel_ratio
+from iolab.stats.unpaired import welch_difference
 from iolab_base.errors import UserError
 from tests.support import synthetic
 

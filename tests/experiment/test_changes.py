@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""Kinds of treatments whose direction is known, in one boot of a virtual machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import iolab
+from iolab.agent.plan import Device, Plan
+from iolab.design import blocks_of
+from iolab.store.counters import measures
+from iolab.targets.vm import prepare
+from tests.support.guest import cell_of
+from tests.support.needs import wants
+
+pytestmark = pytest.mark.vm
+
+_ONE = "rw=randwrite bs=4k iodepth=1 ioengine=libaio direct=1"
+_DEEP = "rw=randwrite bs=4k iodepth=16 ioengine=libaio direct=1"
+_SYNCED = "rw=randwrite bs=4k ioengine=psync fsync=1"
+_DISK = Device("d", "null_blk", 512, irqmode=2, completion_ns=100_000)
+_HOG = iolab.antagonist(fio="ioengine=cpuio cpuload=100", start_ms=0, size_mib=1)
+
+# By name: a question, and the range of treated/control in I/Os per second.
+_QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
+    "completion": ({"fio": _ONE, "treatment": {"completion_ns": 200_000}}, 0.05, 0.6),
+    "depth": ({"fio": _DEEP, "device": _DISK, "treatment": {"queue_depth": 1}}, 0.02, 0.6),
+    "scheduler": ({"fio": _DEEP, "filesystem": None, "treatment": {"scheduler": "bfq"}}, 0.2, 0.97),
+    "filesystem": ({"fio": _DEEP, "treatment": {"filesystem": None}}, 1.05, 20),
+    "journal": (
+        {"fio": _SYNCED, "filesystem": "ext4", "treatment": {"mkfs": "-O ^has_journal"}},
+        1.05,
+        50,
+    ),
+    "mount": (
+        {"fio": _SYNCED, "filesystem": "ext4", "treatment": {"mount": "data=journal"}},
+        0.05,
+        0.98,
+    ),
+    "antagonist": (
+        {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.cpu.max": "1000 100000"}},
+        1.2,
+        20,
+    ),
+    # No direction is known of these two: they must run, and be in the result.
+    "preemption": (
+        {"fio": _DEEP, "treatment": {"intervention": "NO_WAKEUP_PREEMPTION"}},
+        0.5,
+        5,
+    ),
+    "nice": ({"fio": _DEEP, "treatment": {"worker_nice": 19}}, 0.5, 5),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The control and the treated cell of each question."""
+    with wants("a virtual machine"):
+        target = prepare("6.1", "virtual", cpus=1, memory_mib=1024)
+    cells, modules = [], dict[str, None]()
+    for name, (asked, _, _) in _QUESTIONS.items():
+        made = iolab.question(**asked, ramp_ms=200, runtime_ms=400)
+        profile = replace(made.profiles["quick"], boots=1, repeats_control=False)
+        (block,) = blocks_of(made, profile, kernel="6.1", clock="virtual")
+        modules |= dict.fromkeys(block.plan.modules)
+        for planned, cell in zip(block.cells, block.plan.cells, strict=True):
+            cells.append(replace(cell, id=f"{name}-{planned.role}"))
+    folder = tmp_path_factory.mktemp("changes") / "results"
+    target.run(Plan("changes", 0, cells, list(modules)), folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", list(_QUESTIONS))
+def test_a_treatment_moves_the_rate_the_way_that_is_known(results: Path, name: str) -> None:
+    _, least, most = _QUESTIONS[name]
+    control, treated = (
+        measures(cell_of(results, f"{name}-{role}"), cpu=0) for role in ("control", "treatment")
+    )
+    assert (control["valid"], treated["valid"]) == (True, True), (control, treated)
+    assert least < float(treated["iops"]) / float(control["iops"]) < most
+
+
+def test_what_changes_who_preempts_whom_is_in_the_result(results: Path) -> None:
+    asked = cell_of(results, "preemption-treatment")["settings"]
+    assert "WAKEUP_PREEMPTION" in asked
+    assert sum(cell_of(results, "nice-treatment")["reniced"]) > 0
