@@ -28,6 +28,7 @@ __all__ = [
     "Recording",
     "Section",
     "Watch",
+    "cores_of_work",
     "programs_of",
 ]
 
@@ -234,7 +235,8 @@ class Cell:
     preemption : str, optional
         Preemption model; "" leaves it unchanged.
     count : list of str, optional
-        Kernel functions whose calls are counted in the steady part.
+        Kernel functions whose calls, and tracepoints (``system:event``) whose hits are counted in
+        the steady part.
     worker_nice : int, optional
         Nice value of the kernel workers of the plan's core; 0 leaves them unchanged.
     recording : Recording, optional
@@ -273,6 +275,12 @@ def programs_of(cell: Cell) -> list[Program]:
     """
     beside = None if cell.antagonist is None else cell.antagonist.program
     return [one for one in (cell.program, beside) if one is not None]
+
+
+def cores_of_work(cell: Cell, cpu: int) -> list[int]:
+    """Return the cores that a cell's work may use; `cpu` is the plan's."""
+    work = cell.job or cell.program
+    return (list(work.cpus) if work is not None else []) or [cpu]
 
 
 @dataclass(frozen=True)

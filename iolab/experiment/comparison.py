@@ -351,7 +351,15 @@ class Comparison:
             f"{len(cells)} cells in {boots} {'boot' if boots == 1 else 'boots'}, "
             f"{cells['clock'].iloc[0]} time"
         )
-        return words + (f"; {invalid} cells are invalid" if invalid else "")
+        words += f"; {invalid} cells are invalid" if invalid else ""
+        spinning = int(((cells["busy_cpus"] >= 2) & cells["clock"].eq("virtual")).sum())
+        if not spinning:
+            return words
+        return (
+            f"{words}; in {spinning} cells two or more processors were never idle, and virtual "
+            "time runs them in turns of about a millisecond: if one spins until another answers, "
+            "these cells are too slow"
+        )
 
 
 def comparison_of(
