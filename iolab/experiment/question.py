@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from iolab.agent.plan import Antagonist, Device, FileSystem, Group, OpenJob, Recording
+from iolab.agent.plan_checks import can_be_counted
 from iolab.experiment.recipe import Cells, Change, Recipe, changes
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.factors import Condition, Grid, first_levels
@@ -43,7 +44,7 @@ _WINDOW_MS: Final = 300
 _COMPLETION_NS: Final = 10_000
 # "iops ratio < 0.9"
 _CLAIM: Final = re.compile(
-    r"(?P<value>[a-z][a-z0-9_]*) +(?P<contrast>ratio|difference|treated) *(?P<side>[<>]) *"
+    r"(?P<value>[A-Za-z_][A-Za-z0-9_.]*) +(?P<contrast>ratio|difference|treated) *(?P<side>[<>]) *"
     r"(?P<limit>[-+]?[0-9.]+(?:e[-+]?[0-9]+)?)"
 )
 
@@ -118,6 +119,7 @@ def question(
     cpus: int = 1,
     memory_mib: int = 1024,
     settings: Mapping[str, int] | None = None,
+    count: Sequence[str] = (),
     name: str | None = None,
     title: str = "",
 ) -> Pathology:
@@ -155,6 +157,9 @@ def question(
         Size of the virtual machine.
     settings : mapping of str to int, optional
         Kernel settings in all cells.
+    count : sequence of str, optional
+        Kernel functions and tracepoints (``system:event``) to count in the steady part: measures
+        such as ``dget_parent_per_io`` and ``block_block_rq_issue_per_io``, of a program ``_per_s``.
     name, title : str, optional
         Identifier (by default ``question_`` and a digest) and one line for people.
 
@@ -183,6 +188,7 @@ def question(
         cpus=cpus,
         memory_mib=memory_mib,
         settings=dict(settings or {}),
+        count=_counted(count),
         beside="antagonist" not in treatment,
     )
     others = [change for name, levels in (vary or {}).items() for change in changes({name: levels})]
@@ -212,6 +218,7 @@ def question(
         preregistered=(),
         cell=cells,
         machine=recipe.machine,
+        from_counters=recipe.counts,
         recording=_recording(recipe),
     )
 
@@ -219,6 +226,15 @@ def question(
 def _one_work(fio: object, program: object) -> None:
     if (fio is None) is (program is None):
         raise UserError("give the work as fio=... or as program=[...]: one of them")
+
+
+def _counted(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise UserError("count is a list of functions and tracepoints, such as ['dget_parent']")
+    for name in names:
+        if not can_be_counted(name):
+            raise UserError(f"count: {name!r} is no function's name and no tracepoint system:event")
+    return tuple(dict.fromkeys(names))
 
 
 def _devices(given: Device | Sequence[Device] | None, *, size_mib: int) -> tuple[Device, ...]:

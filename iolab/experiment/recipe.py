@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from iolab.agent.settings import SETTINGS
 from iolab.experiment.parameters import listed
 from iolab.pathology.base import Machine, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Factor, IntegerFactor
+from iolab.results import CellResult
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of
 from iolab_base.names import nearest
@@ -69,6 +71,8 @@ class Recipe:
     cpus: int
     memory_mib: int
     settings: Mapping[str, int] = field(default_factory=dict)
+    # Kernel functions and tracepoints.
+    count: tuple[str, ...] = ()
     beside: bool = True
 
     def cell(self, profile: Profile, rng: random.Random) -> Cell:
@@ -98,7 +102,24 @@ class Recipe:
             group=Group(dict(self.group)) if self.group else None,
             antagonist=self.antagonist if self.beside else None,
             settings=dict(self.settings),
+            count=list(self.count),
         )
+
+    def counts(self, result: CellResult) -> dict[str, float]:
+        """Return how often each counted function or tracepoint was hit, per I/O of the device.
+
+        A program's are per second.
+        """
+        first, last = result["first"], result["last"]
+        unit, amount = "io", float(last["ios"] - first["ios"])
+        if self.program is not None:
+            unit, amount = "s", (last["at_ns"] - first["at_ns"]) / 1e9
+        return {
+            f"{name.replace(':', '_')}_per_{unit}": (
+                (last["calls"][name] - first["calls"][name]) / amount if amount else math.nan
+            )
+            for name in self.count
+        }
 
     def machine(self, boot: Condition) -> Machine:
         """Return the virtual machine of a block."""
