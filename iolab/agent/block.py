@@ -126,7 +126,8 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
         result["cgroup"] = _values(place.group, None if antagonist is None else antagonist.group)
         counted = ends.enter_context(closing(Counted(journal, cell.count)))
         recorder = _recorder(journal, plan, cell, nodes, trace)
-        ends.callback(lambda: None if recorder is None else recorder.discard())
+        if recorder is not None:
+            ends.callback(recorder.discard)
         result["measuring_from_ns"] = time.monotonic_ns()
         observer = Observer(
             cpu=plan.cpu,
@@ -141,8 +142,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
         with watching(cell.watch, place.device), realtime_priority():
             result.update(measure(journal, cell, place=place, observer=observer))
         result["measuring_until_ns"] = time.monotonic_ns()
-        result["agent"] = observer.cost.spent()
-        result["kernel_log"] = log.warnings()
+        result.update(agent=observer.cost.spent(), kernel_log=log.warnings())
         if recorder is not None:
             result["recording"], gates = recorder.finish()
             result["gates"] += gates

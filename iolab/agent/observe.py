@@ -23,6 +23,8 @@ from iolab_base.errors import CannotRunError
 __all__ = ["Cost", "Others", "core_running", "core_time_file", "realtime_priority", "sample"]
 
 _PROC = Path("/proc")
+# Those of workqueues, and before 5.12 of io_uring (fs/io-wq.c), where they are nobody's threads.
+_WORKERS = ("kworker/", "io_wqe_worker")
 
 
 @contextmanager
@@ -96,7 +98,7 @@ def _tasks(
 ) -> dict[str, Any]:
     """Return the counters of a process by its id, or of each of its threads by theirs.
 
-    `comm` and `fields` are from `stat_of`. {} if it is neither the work's nor a kworker.
+    `comm` and `fields` are from `stat_of`. {} if it is neither the work's nor a worker.
     """
     folder = _PROC / str(pid)
     # fio's jobs leave its process group and session (setsid) but stay its children. What a program
@@ -106,7 +108,7 @@ def _tasks(
     # has ended does not count.
     is_job, is_antagonist = job in family, antagonist in family and fields[0] != "Z"
     # Any process may have this name.
-    is_worker = comm.startswith("kworker/") and is_kernel_thread(fields)
+    is_worker = comm.startswith(_WORKERS) and is_kernel_thread(fields)
     if not (is_job or is_antagonist or is_worker):
         return {}
     known = {"comm": comm, "job": is_job, "nice": int(fields[16])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from iolab.results import CellResult, growth
 from iolab_base import foreign
@@ -34,6 +34,7 @@ LOAD_COLUMNS: Final = {
 }
 # A processor that idles less never idles.
 _NEVER_IDLE: Final = 0.01
+_IDLE: Final[tuple[Literal["idle_ns", "iowait_ns"], ...]] = ("idle_ns", "iowait_ns")
 # Tasks of io_uring that do what would block: kernel threads before 5.12 (fs/io-wq.c), threads of
 # the job since (io_uring/io-wq.c).
 _IO_WQ: Final = ("iou-wrk-", "io_wqe_worker")
@@ -77,7 +78,8 @@ def _pressures(
 
 def _group(result: CellResult, group: str, prefix: str, elapsed_ns: int) -> dict[str, float]:
     """Return the columns of one cgroup; only the work's has pressure."""
-    first, last = (result[end].get("groups", {}).get(group) for end in ("first", "last"))
+    first = result["first"].get("groups", {}).get(group)
+    last = result["last"].get("groups", {}).get(group)
     found = dict.fromkeys((f"{prefix}{name}" for name in _THROTTLED), math.nan)
     if first is not None and last is not None:
         throttled_ns = last["throttled_ns"] - first["throttled_ns"]
@@ -85,16 +87,17 @@ def _group(result: CellResult, group: str, prefix: str, elapsed_ns: int) -> dict
         found = {f"{prefix}throttled_s": throttled_ns / 1e9, f"{prefix}throttled_periods": periods}
     if group != "work":
         return found
-    ends = ({} if end is None else end["pressure"] for end in (first, last))
-    return {**found, **_pressures("work_psi", *ends, elapsed_ns)}
+    began = {} if first is None else first["pressure"]
+    ended = {} if last is None else last["pressure"]
+    return {**found, **_pressures("work_psi", began, ended, elapsed_ns)}
 
 
 def _cores(result: CellResult, cpu: int, elapsed_ns: int) -> dict[str, float]:
     first, last = result["first"], result["last"]
-    idle = {
-        core: {name: now[name] - first["idle"][core][name] for name in ("idle_ns", "iowait_ns")}
-        for core, now in last.get("idle", {}).items()
-    }
+    idle_ns, iowait_ns = (
+        {core: now[name] - first["idle"][core][name] for core, now in last.get("idle", {}).items()}
+        for name in _IDLE
+    )
     waited = {
         core: now - first["waiting_ns"][core] for core, now in last.get("waiting_ns", {}).items()
     }
@@ -105,11 +108,10 @@ def _cores(result: CellResult, cpu: int, elapsed_ns: int) -> dict[str, float]:
         if task["comm"].startswith(names) and not task["job"] and not task.get("antagonist")
     }
     worker_ns = sum(growth(first, pid, task, "waited_ns") for pid, task in workers.items())
-    never_idle = [core for core, one in idle.items() if one["idle_ns"] < _NEVER_IDLE * elapsed_ns]
-    own = idle.get(str(cpu))
+    never_idle = [core for core, one_ns in idle_ns.items() if one_ns < _NEVER_IDLE * elapsed_ns]
     return {
-        "iowait": math.nan if own is None else own["iowait_ns"] / elapsed_ns,
-        "busy_cpus": float(len(never_idle)) if idle else math.nan,
+        "iowait": iowait_ns.get(str(cpu), math.nan) / elapsed_ns,
+        "busy_cpus": float(len(never_idle)) if idle_ns else math.nan,
         "waiting_tasks": sum(waited.values()) / elapsed_ns if waited else math.nan,
         "kworker_wait": worker_ns / elapsed_ns,
     }
