@@ -42,7 +42,7 @@ class KernelLog:
         return found
 
     def _records(self) -> list[str]:
-        records = []
+        records: list[str] = []
         while True:
             try:
                 record = os.read(self._handle, _RECORD_BYTES)

@@ -90,7 +90,7 @@ def _times(folder: Path) -> dict[str, int]:
 def _tasks(
     pid: int,
     comm: str,
-    fields: Sequence[str],
+    fields: list[str],
     *,
     job: int | None,
     antagonist: int | None,

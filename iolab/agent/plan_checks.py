@@ -286,8 +286,8 @@ def check_surroundings(cell: Cell, where: str) -> None:
     check(known, f"{where}: unknown preemption model {cell.preemption!r:.80}")
     check_numbers(cell, where, {"worker_nice": (-20, 19)})
     invalid = [n for n in as_list(cell.count, f"{where}: count") if not can_be_counted(n)]
-    named = "names of functions or tracepoints"
-    check(not invalid, f"{where}: invalid {named}: {', '.join(map(repr, invalid))}")
+    listed = ", ".join(map(repr, invalid))
+    check(not invalid, f"{where}: invalid names of functions or tracepoints: {listed}")
 
 
 def can_be_counted(name: Any) -> bool:

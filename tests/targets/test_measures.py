@@ -34,8 +34,8 @@ def _job(cpus: list[int], **options: str) -> dict[str, Any]:
 
 def _cells() -> list[dict[str, Any]]:
     burn = asdict(program(["sh", "-c", "while :; do :; done"]))
-    raw = {"devices": [_RAW], "filesystem": None}
-    own = {"group": {"controllers": ["cpu"]}}
+    raw: dict[str, Any] = {"devices": [_RAW], "filesystem": None}
+    own: dict[str, Any] = {"group": {"controllers": ["cpu"]}}
     polled = _job([0, 1], sqthread_poll="1", iodepth="1")
     buffered = open_job({"name": "a", "options": {"rw": "randread", "bs": "4k"}}, **_TIMES)
     return [
