@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_the_root_is_never_throttled(tmp_path: Path) -> None:
 
 
 def test_waiting_for_io_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pressure.os, "sysconf", lambda name: 100)
+    monkeypatch.setattr(os, "sysconf", lambda name: 100)
     idle = core_idle(_STAT)
     assert idle["0"] == {"idle_ns": 1_200_000_000, "iowait_ns": 200_000_000}
     assert idle["1"]["idle_ns"] == 2_200_000_000

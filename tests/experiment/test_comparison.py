@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from matplotlib.text import Text
 
@@ -37,6 +39,14 @@ def test_it_shows_itself_in_a_notebook_and_in_a_terminal(pair: Comparison) -> No
     assert "virtual time" in page
     assert "<table" in page
     assert "10000" in repr(pair)
+
+
+def test_processors_that_never_idle_are_named_in_the_headline() -> None:
+    data = synthetic.dataset(boots=2, invalid=False)
+    assert "processors" not in repr(comparison_of(data))
+    spinning = data.cells.assign(busy_cpus=data.cells["busy_cpus"].mask(data.cells["aa"], 2.0))
+    said = repr(comparison_of(replace(data, cells=spinning)))
+    assert f"in {int(data.cells['aa'].sum())} cells two or more processors" in said
 
 
 def test_invalid_cells_are_counted_in_the_headline() -> None:
