@@ -361,7 +361,7 @@ def test_means_say_what_is_missing() -> None:
 
 def test_what_the_control_lacks_is_missing_there_and_nowhere_else() -> None:
     cells = plain(3)
-    control = cells["role"] == "control"
+    control = cells["weight"].isna()
     # As the CPU time of an antagonist that runs in treated cells only.
     table = stats.mean_table(
         cells.assign(antagonist_cpu=np.where(control, np.nan, 0.25)), "antagonist_cpu"
