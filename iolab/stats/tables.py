@@ -218,9 +218,11 @@ def mean_table(
         counted = table.assign(mean=np.nan, low=np.nan, high=np.nan)
         reason = f"the measured machine does not count {value}"
         return counted.assign(missing=counted["missing"].where(counted["n"] == 0, reason))
-    known = cells.loc[cells["valid"] & ~cells["recorded"], [*by, value]]
-    counts = known.groupby(list(by), dropna=False, observed=True)[value].transform("count")
-    boots = boot_means(cells.drop(index=known.index[counts == 0]), value, by, log=False)
+    untraced = (cells["valid"] & ~cells["recorded"]).to_numpy(dtype=bool)
+    grouped = cells[untraced].groupby(list(by), dropna=False, observed=True)
+    has_value = np.ones(len(cells), dtype=bool)
+    has_value[untraced] = (grouped[value].transform("count") > 0).to_numpy()
+    boots = boot_means(cells[has_value], value, by, log=False)
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.agg(n=("y", "size"), cells=("cells", "sum")).reset_index()
     values = [group["y"].to_numpy(dtype=np.float64) for _, group in grouped]
