@@ -51,6 +51,37 @@ class CpuSample(TypedDict):
     lacks: NotRequired[str]
 
 
+class CoreIdle(TypedDict):
+    """For how long a core was idle since boot, and how much of it with I/O in flight."""
+
+    idle_ns: int
+    iowait_ns: int
+
+
+class GroupSample(TypedDict):
+    """A cgroup's counters."""
+
+    # As the machine's in `Sample`.
+    pressure: dict[str, int]
+    throttled_periods: int
+    # Added up over cores.
+    throttled_ns: int
+
+
+class Busiest(TypedDict, total=False):
+    """Of the processes that nothing else counts, the one that ran most since the first sample."""
+
+    comm: str
+    ran_ns: int
+
+
+class KernelLog(TypedDict, total=False):
+    """Kernel messages of a cell of level 4 (warning) and worse; empty if they cannot be read."""
+
+    warnings: int
+    first: str
+
+
 class TaskSample(TypedDict):
     """A kworker or a process of the job or its antagonist, from its files in ``/proc``."""
 
@@ -82,10 +113,19 @@ class Sample(TypedDict):
     # Those that the data device completed.
     ios: int
     written_bytes: int
-    # By kernel function.
+    # By kernel function or tracepoint.
     calls: dict[str, int]
-    # By process id.
+    # By process id; if a process has several threads, by theirs.
     tasks: dict[str, TaskSample]
+    # Older results lack what follows. All cores, by number.
+    idle: NotRequired[dict[str, CoreIdle]]
+    # For how long tasks waited on the run queues of the work's cores; empty without schedstat.
+    waiting_ns: NotRequired[dict[str, int]]
+    # Total stall times in us (PSI), such as cpu_some; without those that the kernel lacks.
+    pressure: NotRequired[dict[str, int]]
+    # "work" and "antagonist".
+    groups: NotRequired[dict[str, GroupSample]]
+    busiest: NotRequired[Busiest]
 
 
 class DdProcess(TypedDict):
@@ -145,6 +185,11 @@ class CellResult(TypedDict):
     copies: NotRequired[list[DdProcess]]
     program: NotRequired[ProgramResult]
     antagonist: NotRequired[AntagonistResult]
+    # CLOCK_MONOTONIC.
+    measuring_from_ns: NotRequired[int]
+    measuring_until_ns: NotRequired[int]
+    # Older results lack it.
+    kernel_log: NotRequired[KernelLog]
 
 
 def growth(first: Sample, pid: str, task: TaskSample, counter: TaskCounter) -> int:

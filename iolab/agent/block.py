@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,17 @@ from typing import Any
 from iolab.agent.antagonist import RunningAntagonist
 from iolab.agent.cgroup import make_cgroup, values_of
 from iolab.agent.claim import PlaceClaim, claimed, restore_earlier
+from iolab.agent.counting import Counted
 from iolab.agent.devices import load_null_blk, make_device, schedule
 from iolab.agent.facts import Hardware, collect
 from iolab.agent.journal import FILES, Journal, machine_lock, restore, restore_all
+from iolab.agent.kernel_log import KernelLog
 from iolab.agent.named import disk_of
-from iolab.agent.observe import Probes, realtime_priority
+from iolab.agent.observe import realtime_priority
 from iolab.agent.observer import Observer
-from iolab.agent.plan import Cell, OpenJob, Plan, programs_of
+from iolab.agent.plan import Cell, OpenJob, Plan, cores_of_work, programs_of
 from iolab.agent.prepare import antagonist_place, work_place
+from iolab.agent.pressure import own_group
 from iolab.agent.program import refuse_outside_a_guest
 from iolab.agent.recording import Recorder
 from iolab.agent.settings import change_features, change_preemption, change_settings, load_module
@@ -73,13 +76,36 @@ def _antagonist(
     return RunningAntagonist(journal, antagonist, name=cell.id, place=there)
 
 
+def _recorder(
+    journal: Journal, plan: Plan, cell: Cell, nodes: Mapping[str, Path], trace: Path
+) -> Recorder | None:
+    if cell.recording is None:
+        return None
+    # A real machine has other disks at work.
+    own = [disk_of(node) for node in nodes.values()] if plan.hardware else []
+    return Recorder(journal, cell.recording, trace, own, compressed=plan.hardware)
+
+
+def _values(*folders: Path | None) -> dict[str, str]:
+    return {key: value for folder in folders if folder for key, value in values_of(folder).items()}
+
+
+def _groups(place: Workplace, antagonist: RunningAntagonist | None) -> dict[str, Path]:
+    """Return the cgroups to sample; what has none of its own is in the agent's."""
+    folders = {"work": place.group or own_group()}
+    if antagonist is not None:
+        folders["antagonist"] = antagonist.group or own_group()
+    return {name: folder for name, folder in folders.items() if folder is not None}
+
+
 def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[str, Any]:
     # Outside the try: a replaced disk or folder ends the block, not only the cell.
     claim.take(cell)
     journal_path = RUN / "cell.journal"
     journal = Journal(journal_path)
     result: dict[str, Any] = {"id": cell.id, "began_ns": time.monotonic_ns()}
-    recorder = None
+    ends = ExitStack()
+    log = ends.enter_context(closing(KernelLog()))
     try:
         refuse_outside_a_guest(cell)
         nodes: dict[str, Path] = {}
@@ -98,18 +124,18 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
         }
         if cell.group is not None:
             place = replace(place, group=make_cgroup(journal, "iolab", cell.group))
-        groups = [place.group, None if antagonist is None else antagonist.group]
-        result["cgroup"] = {k: v for g in groups if g for k, v in values_of(g).items()}
-        probes = Probes(journal, cell.count) if cell.count else None
-        if cell.recording is not None:
-            # A real machine has other disks at work.
-            own = [disk_of(node) for node in nodes.values()] if plan.hardware else []
-            recorder = Recorder(journal, cell.recording, trace, own, compressed=plan.hardware)
+        result["cgroup"] = _values(place.group, None if antagonist is None else antagonist.group)
+        counted = ends.enter_context(closing(Counted(journal, cell.count)))
+        recorder = _recorder(journal, plan, cell, nodes, trace)
+        if recorder is not None:
+            ends.callback(recorder.discard)
         result["measuring_from_ns"] = time.monotonic_ns()
         observer = Observer(
             cpu=plan.cpu,
+            cores=cores_of_work(cell, plan.cpu),
+            groups=_groups(place, antagonist),
             device=None if place.device is None else disk_of(place.device).name,
-            probes=probes,
+            calls=counted.hits,
             recorder=recorder,
             antagonist=antagonist,
             threads=bool(programs_of(cell)) or (isinstance(cell.job, OpenJob) and cell.job.threads),
@@ -117,7 +143,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
         with watching(cell.watch, place.device), realtime_priority():
             result.update(measure(journal, cell, place=place, observer=observer))
         result["measuring_until_ns"] = time.monotonic_ns()
-        result["agent"] = observer.cost.spent()
+        result.update(agent=observer.cost.spent(), kernel_log=log.warnings())
         if recorder is not None:
             result["recording"], gates = recorder.finish()
             result["gates"] += gates
@@ -127,8 +153,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
     except (IolabError, OSError) as error:
         result.update(state="failed", reason=str(error))
     finally:
-        if recorder is not None:
-            recorder.discard()
+        ends.close()
         journal.close()
         failures = restore(journal_path) + restore(FILES)
     if failures:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Counters: the kernel's in /proc and /sys, calls of kernel functions, the agent's own CPU time.
+"""Counters of the kernel in /proc and /sys, and the agent's own CPU time.
 
 A sample costs a few milliseconds of one core, so a cell takes two: at the start and at the end of
 the steady part of its run. The sampling thread has real-time priority: otherwise a job in a cgroup
@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from iolab.agent.cgroup import root_of
-from iolab.agent.journal import Journal
+from iolab.agent.pressure import core_idle, machine_pressure, of_group
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
-from iolab.agent.recording import tracefs
-from iolab_base.errors import CannotRunError, IolabError
+from iolab_base.errors import CannotRunError
 
-__all__ = ["Cost", "Probes", "core_running", "core_time_file", "realtime_priority", "sample"]
+__all__ = ["Cost", "Others", "core_running", "core_time_file", "realtime_priority", "sample"]
 
 _PROC = Path("/proc")
+# Those of workqueues, and before 5.12 of io_uring (fs/io-wq.c), where they are nobody's threads.
+_WORKERS = ("kworker/", "io_wqe_worker")
 
 
 @contextmanager
@@ -44,8 +45,8 @@ def realtime_priority() -> Iterator[None]:
         os.sched_setscheduler(0, policy, priority)
 
 
-def _context_switches() -> int:
-    for line in (_PROC / "stat").read_text().splitlines():
+def _context_switches(stat: str) -> int:
+    for line in stat.splitlines():
         if line.startswith("ctxt "):
             return int(line.split()[1])
     raise CannotRunError("/proc/stat of this kernel has no line ctxt")
@@ -66,7 +67,7 @@ def _migrations(path: Path) -> int:
 
 
 def _counters(folder: Path) -> dict[str, Any]:
-    """Return the kernel's counters of a task that is not the kernel's own."""
+    """Return the name of a task that is not the kernel's own, and the kernel's counters of it."""
     counters: dict[str, Any] = {}
     with suppress(FileNotFoundError):
         counters["migrations"] = _migrations(folder / "sched")
@@ -74,6 +75,9 @@ def _counters(folder: Path) -> dict[str, Any]:
         name, _, value = line.partition(":")
         if name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
             counters[name] = int(value)
+        elif name == "Name":
+            # io_uring's threads have names of their own.
+            counters["comm"] = value.strip()
     return counters
 
 
@@ -83,9 +87,19 @@ def _times(folder: Path) -> dict[str, int]:
     return {"at_ns": at_ns, "ran_ns": int(ran_ns), "waited_ns": int(waited_ns)}
 
 
-def _tasks(pid: int, *, job: int | None, antagonist: int | None, threads: bool) -> dict[str, Any]:
-    """Return the counters of a process by its id, or of each of its threads by theirs."""
-    comm, fields = stat_of(pid)
+def _tasks(
+    pid: int,
+    comm: str,
+    fields: list[str],
+    *,
+    job: int | None,
+    antagonist: int | None,
+    threads: bool,
+) -> dict[str, Any]:
+    """Return the counters of a process by its id, or of each of its threads by theirs.
+
+    `comm` and `fields` are from `stat_of`. {} if it is neither the work's nor a worker.
+    """
     folder = _PROC / str(pid)
     # fio's jobs leave its process group and session (setsid) but stay its children. What a program
     # starts stays in its session.
@@ -94,7 +108,7 @@ def _tasks(pid: int, *, job: int | None, antagonist: int | None, threads: bool) 
     # has ended does not count.
     is_job, is_antagonist = job in family, antagonist in family and fields[0] != "Z"
     # Any process may have this name.
-    is_worker = comm.startswith("kworker/") and is_kernel_thread(fields)
+    is_worker = comm.startswith(_WORKERS) and is_kernel_thread(fields)
     if not (is_job or is_antagonist or is_worker):
         return {}
     known = {"comm": comm, "job": is_job, "nice": int(fields[16])}
@@ -104,13 +118,45 @@ def _tasks(pid: int, *, job: int | None, antagonist: int | None, threads: bool) 
     if is_antagonist:
         known["antagonist"] = True
     folders = [folder]
-    if threads and int(fields[17]) > 1:
+    # fio's first process has a thread that does no I/O; its jobs have io_uring's workers.
+    if (threads or pid not in (job, antagonist)) and int(fields[17]) > 1:
         folders = list((folder / "task").iterdir())
     tasks = {}
     for task in folders:
         with suppress(FileNotFoundError, ProcessLookupError):
             tasks[task.name] = {**known, **_times(task), **_counters(task)}
     return tasks
+
+
+class Others:
+    """CPU time of processes that are neither the work, its antagonist, a kworker nor the agent."""
+
+    def __init__(self) -> None:
+        self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        self._first: dict[str, int] | None = None
+        self._ran: dict[str, tuple[str, int]] = {}
+
+    def saw(self, pid: int, comm: str, fields: Sequence[str]) -> None:
+        """Note a process as `stat_of` has it; no further file is read."""
+        if pid != os.getpid():
+            # Ids are used again, with another start.
+            self._ran[f"{pid} {fields[19]}"] = (comm, int(fields[11]) + int(fields[12]))
+
+    def busiest(self) -> dict[str, Any]:
+        """Return ``comm`` and ``ran_ns`` (in ticks) of the one that ran most since the first call.
+
+        Its threads count together. {} at the first call, and if none ran for a tick.
+        """
+        ran, self._ran = self._ran, {}
+        if self._first is None:
+            self._first = {who: ticks for who, (_, ticks) in ran.items()}
+            return {}
+        first = self._first
+        grown = {who: ticks - first.get(who, 0) for who, (_, ticks) in ran.items()}
+        most = max(grown, key=lambda who: grown[who], default="")
+        if not grown.get(most):
+            return {}
+        return {"comm": ran[most][0], "ran_ns": grown[most] * self._tick_ns}
 
 
 def sample(
@@ -121,26 +167,40 @@ def sample(
     antagonist: int | None = None,
     threads: bool = False,
     calls: Callable[[], dict[str, int]] = dict,
+    cores: Sequence[int] = (),
+    groups: Mapping[str, Path] | None = None,
+    others: Others | None = None,
 ) -> dict[str, Any]:
     """Read the counters of a core, a disk, the kworkers and a job, as `iolab.results.Sample`.
 
     `job` and `antagonist` are process ids, sampled with their children and sessions; `job` is None
-    if no process lives from one sample to the next. Without a `device` no I/O counts. Each task has
-    an ``at_ns`` of its own: on a busy machine a sample takes long. Raises CannotRunError if this
+    if no process lives from one sample to the next. Without a `device` no I/O counts. `cores` are
+    those of the work, `groups` the cgroups to read, by their names in the sample. Each task has an
+    ``at_ns`` of its own: on a busy machine a sample takes long. Raises CannotRunError if this
     kernel lacks a counter.
     """
+    at_ns, stat = time.monotonic_ns(), (_PROC / "stat").read_text()
     counters = {
-        "at_ns": time.monotonic_ns(),
-        "context_switches": _context_switches(),
+        "at_ns": at_ns,
+        "context_switches": _context_switches(stat),
         "cpu": core_running(cpu),
+        "idle": core_idle(stat),
+        "waiting_ns": _waiting(cores),
+        "pressure": machine_pressure(),
+        "groups": {name: of_group(folder) for name, folder in (groups or {}).items()},
         **({"ios": 0, "written_bytes": 0} if device is None else _disk(device)),
         "calls": calls(),
     }
+    others = Others() if others is None else others
     tasks: dict[str, Any] = {}
     for pid in sorted(processes()):
         with suppress(FileNotFoundError, ProcessLookupError):
-            tasks.update(_tasks(pid, job=job, antagonist=antagonist, threads=threads))
-    return {**counters, "tasks": tasks}
+            comm, fields = stat_of(pid)
+            found = _tasks(pid, comm, fields, job=job, antagonist=antagonist, threads=threads)
+            tasks.update(found)
+            if not found:
+                others.saw(pid, comm, fields)
+    return {**counters, "tasks": tasks, "busiest": others.busiest()}
 
 
 _SCHEDSTAT = Path("/proc/schedstat")
@@ -182,6 +242,18 @@ def core_running(cpu: int) -> dict[str, Any]:
     raise CannotRunError(f"/proc/schedstat has no line for cpu{cpu}")
 
 
+def _waiting(cores: Sequence[int]) -> dict[str, int]:
+    """Return for how long tasks, added up, waited on the run queue of each of some cores.
+
+    The kernel adds a wait when it ends; {} without /proc/schedstat.
+    """
+    if not _SCHEDSTAT.exists():
+        return {}
+    lines = [line.split() for line in _SCHEDSTAT.read_text().splitlines()]
+    names = {f"cpu{core}" for core in cores}
+    return {line[0][3:]: int(line[-2]) for line in lines if line and line[0] in names}
+
+
 class Cost:
     """The CPU time of all the agent's threads, during and between its samples."""
 
@@ -212,60 +284,3 @@ class Cost:
             "with_looks_cpu_ns": ended_cpu - began_cpu,
             "with_looks_ns": ended - began,
         }
-
-
-_GROUP = "iolab_count"
-
-
-class Probes:
-    """Kprobes that count the calls of kernel functions from now on; restoring removes them.
-
-    Raises CannotRunError, naming the function, if this kernel lacks it or cannot probe it;
-    IolabError if there are such probes already.
-    """
-
-    def __init__(self, journal: Journal, functions: Sequence[str]) -> None:
-        root = tracefs(journal)
-        self._profile = root / "kprobe_profile"
-        self.functions = list(functions)
-        definitions = root / "kprobe_events"
-        if not definitions.exists():
-            raise CannotRunError("this kernel cannot count function calls (no kprobe_events)")
-        if f":{_GROUP}/" in definitions.read_text():
-            raise IolabError(f"{definitions} has probes of {_GROUP} that iolab has not made")
-        for number, function in enumerate(functions):
-            probe = f"{_GROUP}/c{number}"
-            journal.note("kprobe", str(definitions), probe)
-            try:
-                _append(definitions, f"p:{probe} {function}")
-            except OSError as error:
-                raise CannotRunError(
-                    f"this kernel cannot count calls of {function}: {error.strerror}"
-                ) from error
-        instance = root / "instances" / _GROUP
-        journal.note_new("tracing", instance)
-        instance.mkdir()
-        (instance / "tracing_on").write_text("0")
-        enable = instance / "events" / _GROUP / "enable"
-        journal.note("write", str(enable), "0")
-        enable.write_text("1")
-
-    def hits(self) -> dict[str, int]:
-        """Return the number of calls so far by function, including those that the kernel missed."""
-        calls = {}
-        for line in self._profile.read_text().splitlines():
-            probe, *numbers = line.split()
-            if probe.startswith("c") and probe[1:].isdigit() and len(numbers) >= 2:
-                number = int(probe[1:])
-                if number < len(self.functions):
-                    calls[self.functions[number]] = int(numbers[0]) + int(numbers[1])
-        return calls
-
-
-def _append(path: Path, line: str) -> None:
-    # Unbuffered: the kernel takes each write as a command and answers it with an error code.
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
-    try:
-        os.write(handle, f"{line}\n".encode())
-    finally:
-        os.close(handle)

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from iolab.agent.antagonist import RunningAntagonist
-from iolab.agent.observe import Cost, Probes, sample
+from iolab.agent.observe import Cost, Others, sample
 from iolab.agent.program import RunningProgram, pause
 from iolab.agent.recording import Recorder
 
@@ -21,15 +23,19 @@ class Observer:
         self,
         *,
         cpu: int,
+        cores: Sequence[int],
+        groups: Mapping[str, Path],
         device: str | None,
-        probes: Probes | None,
+        calls: Callable[[], dict[str, int]],
         recorder: Recorder | None,
         antagonist: RunningAntagonist | None,
         threads: bool,
     ) -> None:
         self.cpu = cpu
+        self._cores, self._groups = cores, groups
         self._device = device
-        self._calls = dict if probes is None else probes.hits
+        self._calls = calls
+        self._others = Others()
         self.recorder = recorder
         self.antagonist = antagonist
         self._threads = threads
@@ -45,6 +51,9 @@ class Observer:
                 antagonist=None if self.antagonist is None else self.antagonist.pid,
                 threads=self._threads,
                 calls=self._calls,
+                cores=self._cores,
+                groups=self._groups,
+                others=self._others,
             )
 
     def before_work(self, delay_us: int) -> None:

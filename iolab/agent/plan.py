@@ -30,6 +30,7 @@ __all__ = [
     "Recording",
     "Section",
     "Watch",
+    "cores_of_work",
     "in_memory",
     "needs_guest",
     "programs_of",
@@ -273,7 +274,8 @@ class Cell:
     preemption : str, optional
         Preemption model; "" leaves it unchanged.
     count : list of str, optional
-        Kernel functions whose calls are counted in the steady part.
+        Kernel functions whose calls, and tracepoints (``system:event``) whose hits are counted in
+        the steady part.
     worker_nice : int, optional
         Nice value of the kernel workers of the plan's core; 0 leaves them unchanged.
     recording : Recording, optional
@@ -379,6 +381,12 @@ def needs_guest(cell: Cell) -> str:
     faults = [f for job in unchecked for s in job.sections for f in faults_of(s.options)]
     listed = "; ".join(dict.fromkeys(faults)) or "its options are unchecked"
     return f"the fio job runs in the virtual machine only: {listed}" if unchecked else ""
+
+
+def cores_of_work(cell: Cell, cpu: int) -> list[int]:
+    """Return the cores that a cell's work may use; `cpu` is the plan's."""
+    work = cell.job or cell.program
+    return (list(work.cpus) if work is not None else []) or [cpu]
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from iolab.agent.plan_values import (
 from iolab.agent.plan_work import PROGRAMS
 
 __all__ = [
+    "can_be_counted",
     "check_antagonist",
     "check_copies",
     "check_cores",
@@ -230,12 +231,14 @@ def check_surroundings(cell: Cell, where: str) -> None:
     known = is_one_of(cell.preemption, _PREEMPTION)
     check(known, f"{where}: unknown preemption model {cell.preemption!r:.80}")
     check_numbers(cell, where, {"worker_nice": (-20, 19)})
-    invalid = [
-        name
-        for name in as_list(cell.count, f"{where}: count")
-        if not (isinstance(name, str) and _FUNCTION.fullmatch(name))
-    ]
-    check(not invalid, f"{where}: invalid function names: {', '.join(map(repr, invalid))}")
+    invalid = [n for n in as_list(cell.count, f"{where}: count") if not can_be_counted(n)]
+    listed = ", ".join(map(repr, invalid))
+    check(not invalid, f"{where}: invalid names of functions or tracepoints: {listed}")
+
+
+def can_be_counted(name: Any) -> bool:
+    """Return whether a name is a function's or a tracepoint's (``system:event``)."""
+    return isinstance(name, str) and bool(_FUNCTION.fullmatch(name) or _EVENT.fullmatch(name))
 
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

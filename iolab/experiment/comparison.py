@@ -420,7 +420,9 @@ class Comparison:
             f"{cells['clock'].iloc[0]} time"
         )
         lost = [f"block {name} failed: {why}" for name, why in self.failed.items()]
-        return "; ".join(filter(None, [words, report.invalid_text(cells), *lost]))
+        return "; ".join(
+            filter(None, [words, report.invalid_text(cells), *lost, report.spinning_text(cells)])
+        )
 
 
 def comparison_of(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from iolab.agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
+from iolab.agent.plan_checks import can_be_counted
 from iolab.agent.plan_devices import check_devices
 from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
@@ -57,7 +58,7 @@ _MEASURES: Final = tuple(
 )
 # "iops ratio < 0.9"
 _CLAIM: Final = re.compile(
-    r"(?P<value>[a-z][a-z0-9_]*) +(?P<contrast>ratio|difference|treated) *(?P<side>[<>]) *"
+    r"(?P<value>[A-Za-z_][A-Za-z0-9_.]*) +(?P<contrast>ratio|difference|treated) *(?P<side>[<>]) *"
     r"(?P<limit>[-+]?[0-9.]+(?:e[-+]?[0-9]+)?)"
 )
 
@@ -138,6 +139,7 @@ def question(
     cpus: int = 1,
     memory_mib: int = 1024,
     settings: Mapping[str, int] | None = None,
+    count: Sequence[str] = (),
     name: str | None = None,
     title: str = "",
 ) -> Pathology:
@@ -184,6 +186,9 @@ def question(
         Size of the virtual machine.
     settings : mapping of str to int, optional
         Kernel settings in all cells.
+    count : sequence of str, optional
+        Kernel functions and tracepoints (``system:event``) to count in the steady part: measures
+        such as ``dget_parent_per_io`` and ``block_block_rq_issue_per_io``, of a program ``_per_s``.
     name, title : str, optional
         Identifier (by default ``question_`` and a digest) and one line for people.
 
@@ -230,6 +235,7 @@ def question(
         cpus=cpus,
         memory_mib=memory_mib,
         settings=dict(settings or {}),
+        count=_counted(count),
         beside="antagonist" not in treatment,
         binary=None if fio_binary is None else shipped([str(fio_binary)]),
     )
@@ -266,6 +272,7 @@ def question(
         preregistered=(),
         cell=cells,
         machine=cells.machine,
+        from_counters=recipe.counts,
         recording=recording,
         translation=() if asked is None else tuple(asked.rows),
     )
@@ -274,6 +281,15 @@ def question(
 def _one_work(fio: object, program: object) -> None:
     if (fio is None) is (program is None):
         raise UserError("give the work as fio=... or as program=[...]: one of them")
+
+
+def _counted(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise UserError("count is a list of functions and tracepoints, such as ['dget_parent']")
+    for name in names:
+        if not can_be_counted(name):
+            raise UserError(f"count: {name!r} is no function's name and no tracepoint system:event")
+    return tuple(dict.fromkeys(names))
 
 
 def _of_job(recipe: Recipe, asked: Translation) -> tuple[Recipe, dict[str, list[int | str]]]:

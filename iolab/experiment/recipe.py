@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from iolab.agent.plan import (
 )
 from iolab.pathology.base import Machine, Profile
 from iolab.pathology.interventions import NO_INTERVENTION, intervention
+from iolab.results import CellResult
 from iolab_base.errors import UserError
 
 __all__ = ["Recipe", "check_recipe", "in_effect", "room_mib"]
@@ -85,6 +87,8 @@ class Recipe:
     cpus: int
     memory_mib: int
     settings: Mapping[str, int] = field(default_factory=dict)
+    # Kernel functions and tracepoints.
+    count: tuple[str, ...] = ()
     beside: bool = True
     shared_file: bool = False
     to_end: bool = False
@@ -130,8 +134,25 @@ class Recipe:
             antagonist=self.antagonist if self.beside else None,
             settings=dict(self.settings),
             worker_nice=self.worker_nice,
+            count=list(self.count),
         )
         return intervention(self.intervention).of(cell)
+
+    def counts(self, result: CellResult) -> dict[str, float]:
+        """Return how often each counted function or tracepoint was hit, per I/O of the device.
+
+        A program's are per second.
+        """
+        first, last = result["first"], result["last"]
+        unit, amount = "io", float(last["ios"] - first["ios"])
+        if self.program is not None:
+            unit, amount = "s", (last["at_ns"] - first["at_ns"]) / 1e9
+        return {
+            f"{name.replace(':', '_')}_per_{unit}": (
+                (last["calls"][name] - first["calls"][name]) / amount if amount else math.nan
+            )
+            for name in self.count
+        }
 
     @property
     def modules(self) -> tuple[str, ...]:

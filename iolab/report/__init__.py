@@ -48,6 +48,7 @@ from iolab.report.tables import (
     main_grid,
     mechanism_table,
     overview,
+    spinning_text,
     unasked_claims,
 )
 
@@ -82,6 +83,7 @@ __all__ = [
     "publish_attribution",
     "recorded_cells",
     "recorded_traces",
+    "spinning_text",
     "style_tables",
     "summary",
     "treatment_name",

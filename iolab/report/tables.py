@@ -45,6 +45,7 @@ __all__ = [
     "main_grid",
     "mechanism_table",
     "overview",
+    "spinning_text",
     "traced_measures",
     "unasked_claims",
 ]
@@ -195,6 +196,17 @@ def invalid_cells(cells: pd.DataFrame) -> pd.DataFrame:
 
 # Reasons that are listed one by one.
 _REASONS: Final = 3
+
+
+def spinning_text(cells: pd.DataFrame) -> str:
+    """Return a warning of cells in which two or more virtual processors never idle; "" for none."""
+    count = int(((cells["busy_cpus"] >= 2) & cells["clock"].eq("virtual")).sum())
+    if not count:
+        return ""
+    return (
+        f"in {count} cells two or more processors were never idle, and virtual time runs them in "
+        "turns of about a millisecond: if one spins until another answers, these cells are too slow"
+    )
 
 
 def invalid_text(cells: pd.DataFrame) -> str:

@@ -321,6 +321,10 @@ def _boots(cells: Selected, claim: Claim, kernel: str) -> pd.DataFrame:
     value, chosen = claim.value, cells.counted(claim, kernel)
     if chosen[value].isna().all():
         return nothing
+    for role, own in chosen.groupby("role"):
+        if own[value].isna().all():
+            who = "control" if role == "control" else "treated cells"
+            raise UserError(f"the {who} had no {value} to compare")
     missing = chosen.loc[~np.isfinite(chosen[value]), "cell"]
     if not missing.empty:
         raise UserError(f"the valid cell {missing.iloc[0]} has no finite {value}")

@@ -225,6 +225,8 @@ def join_pairs(kept: pd.DataFrame) -> pd.DataFrame:
     pairs = kept[kept["role"] == "treatment"].merge(
         controls, on=["block", "pair"], suffixes=("", "_control"), validate="one_to_one"
     )
+    # A copy has its columns together: pandas warns if more are added to many that are apart.
+    pairs = pairs.copy()
     for name in (*shared_columns(kept), *CONTEXT):
         unequal = pairs[name] != pairs[f"{name}_control"]
         if unequal.any():

@@ -149,8 +149,9 @@ def mean_table(
 
     A row has the columns `by`, ``mean`` (of the boots' means), ``low`` and ``high`` (all in the
     unit of the value; not below 0 where no boot is), ``n``, ``cells``, ``confidence``, and
-    ``missing``: why there is no interval (one boot, or no spread) or no mean (all cells gated, or
-    the machine does not count the value). These are NaN then. Raises UserError if `by` would pool
+    ``missing``: why there is no interval (one boot, or no spread) or no mean (all cells gated,
+    the machine does not count the value, or this condition has none, such as the CPU time of an
+    antagonist that does not run). These are NaN then. Raises UserError if `by` would pool
     different conditions, or one valid cell lacks the value and others have it.
 
     >>> table = mean_table(cells[cells["role"] == "control"], "switches_per_io")
@@ -166,7 +167,11 @@ def mean_table(
         counted = table.assign(mean=np.nan, low=np.nan, high=np.nan)
         reason = f"the measured machine does not count {value}"
         return counted.assign(missing=counted["missing"].where(counted["n"] == 0, reason))
-    boots = boot_means(cells, value, by, log=False)
+    untraced = (cells["valid"] & ~cells["recorded"]).to_numpy(dtype=bool)
+    grouped = cells[untraced].groupby(list(by), dropna=False, observed=True)
+    has_value = np.ones(len(cells), dtype=bool)
+    has_value[untraced] = (grouped[value].transform("count") > 0).to_numpy()
+    boots = boot_means(cells[has_value], value, by, log=False)
     grouped = boots.groupby(list(by), dropna=False, observed=True)
     table = grouped.agg(n=("y", "size"), cells=("cells", "sum")).reset_index()
     values = [group["y"].to_numpy(dtype=np.float64) for _, group in grouped]
@@ -179,7 +184,14 @@ def mean_table(
     lost = [
         group[list(by)]
         .iloc[[0]]
-        .assign(n=0, cells=0, confidence=confidence, missing=f"no valid cell{first_gate(group)}")
+        .assign(
+            n=0,
+            cells=0,
+            confidence=confidence,
+            missing=(
+                f"no {value} here" if group["valid"].any() else f"no valid cell{first_gate(group)}"
+            ),
+        )
         for group in _lost(measured, table, by)
     ]
     return in_kernel_order(pd.concat([table, *lost], ignore_index=True)[columns], by)

@@ -15,14 +15,15 @@ from iolab.agent.fio import active_sides
 from iolab.pathology import get_pathology
 from iolab.pathology.factors import IntegerFactor
 from iolab.results import CellResult, CpuSample, growth
+from iolab.store.machine_load import LOAD_COLUMNS, load_measures
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 
 __all__ = [
+    "ADDED_COLUMNS",
     "CELL_COLUMNS",
     "LATENCY_COLUMNS",
     "MECHANISM_COLUMNS",
-    "PROGRAM_COLUMNS",
     "UNAVAILABLE_COLUMNS",
     "check_origin",
     "check_result",
@@ -32,15 +33,17 @@ __all__ = [
     "measures",
 ]
 
-# Columns added with programs and antagonists: older tables lack them.
-PROGRAM_COLUMNS: Final = (
-    "seconds",
-    "runs_per_s",
-    "program_value",
-    "switches_per_s",
-    "work_wait",
-    "antagonist_cpu",
-)
+# Columns that older tables lack.
+ADDED_COLUMNS: Final = {
+    **dict.fromkeys(
+        (
+            *("seconds", "runs_per_s", "program_value", "switches_per_s", "work_wait"),
+            *("antagonist_cpu", "latency_max_ns", "buffered"),
+        ),
+        "float64",
+    ),
+    **LOAD_COLUMNS,
+}
 # The columns of every pathology's cells; the levels of its factors are added.
 CELL_COLUMNS: Final = {
     "cell": "str",
@@ -74,7 +77,7 @@ CELL_COLUMNS: Final = {
     "fio_involuntary_per_io": "float64",
     "ios": "int64",
     "runtime_s": "float64",
-    **dict.fromkeys(PROGRAM_COLUMNS, "float64"),
+    **ADDED_COLUMNS,
     "valid": "bool",
     "gate": "str",
 }
@@ -87,7 +90,7 @@ _SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 # The keys of an agent's result; those that are not in `CellResult` are kept for people.
 _KEYS = {
     *CellResult.__annotations__,
-    *("agent", "began_ns", "cgroup", "ended_ns", "measuring_from_ns", "measuring_until_ns"),
+    *("agent", "began_ns", "cgroup", "ended_ns"),
     *("fio_said", "recording", "reniced", "settings"),
 }
 # Sampled tasks represent a whole program if they had at least this share of its CPU time.
@@ -103,8 +106,9 @@ _PERCENTILES = {
 # For a 64-bit counter.
 _MOST = 2.0**63
 # The measures of a cell that did not run.
-_NOTHING = {
+_NOTHING: Final[Mapping[str, Any]] = {
     **{name: math.nan for name, kind in CELL_COLUMNS.items() if kind == "float64"},
+    **{name: "" for name, kind in ADDED_COLUMNS.items() if kind == "str"},
     "ios": 0,
     "runtime_s": 0.0,
 }
@@ -144,18 +148,22 @@ def _from_fio(result: CellResult) -> dict[str, float | int]:
         "iops": iops,
         "seconds_per_io": 1 / iops,
         **_latencies(sides),
+        "buffered": _buffered(result["fio"]),
         "ios": sum(side["total_ios"] for side in sides),
         "runtime_s": max(side["runtime"] for side in sides) / 1e3,
     }
 
 
 def _latencies(sides: Sequence[Mapping[str, Any]]) -> dict[str, float | int]:
-    """Return the mean and the percentiles of all I/Os; NaN if fio measured no latencies."""
+    """Return mean, maximum and percentiles of all I/Os; {} if fio measured no latencies."""
     bins = sorted(_bins(sides).items())
     total = sum(count for _, count in bins)
     if not total:
-        return dict.fromkeys(("latency_mean_ns", *_PERCENTILES), math.nan)
-    found: dict[str, float | int] = {"latency_mean_ns": sides[0]["clat_ns"]["mean"]}
+        return {}
+    found: dict[str, float | int] = {
+        "latency_mean_ns": sides[0]["clat_ns"]["mean"],
+        "latency_max_ns": max(side["clat_ns"].get("max", math.nan) for side in sides),
+    }
     if len(sides) > 1:
         weighted = (side["clat_ns"]["mean"] * side["total_ios"] for side in sides)
         found["latency_mean_ns"] = math.fsum(weighted) / sum(side["total_ios"] for side in sides)
@@ -164,6 +172,15 @@ def _latencies(sides: Sequence[Mapping[str, Any]]) -> dict[str, float | int]:
         # As calc_clat_percentiles() of fio's stat.c: the first bin that reaches the share.
         found[name] = bins[bisect.bisect_left(reached, Fraction(percentile) / 100 * total)][0]
     return found
+
+
+def _buffered(report: Mapping[str, Any]) -> float:
+    """Return 1 if a job's I/O goes through the page cache (without direct=1), 0 if none's does."""
+    shared, own = report.get("global options", {}), [j.get("job options") for j in report["jobs"]]
+    if None in own:
+        return math.nan
+    every = [{**shared, **options} for options in own]
+    return float(any(o.get("direct", "0") == "0" and o.get("buffered", "1") != "0" for o in every))
 
 
 def _bins(sides: Sequence[Mapping[str, Any]]) -> Counter[int]:
@@ -180,7 +197,6 @@ def _from_copies(result: CellResult) -> dict[str, float | int]:
     writes = sum(process["writes"] for process in result["copies"])
     runtime_s = math.fsum(process["seconds"] for process in result["copies"])
     return {
-        **dict.fromkeys(("latency_mean_ns", *_PERCENTILES), math.nan),
         "iops": writes / runtime_s,
         "seconds_per_io": runtime_s / writes,
         "ios": writes,
@@ -199,7 +215,7 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     """Return rates over the steady part of the run, between the two samples of the agent."""
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
-    # A program may do no I/O: then its values per I/O are NaN.
+    # A program, or a job in the page cache, may need no I/O: then its values per I/O are NaN.
     ios = last["ios"] - first["ios"] or math.nan
     copied = "copies" in result
 
@@ -225,15 +241,34 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     }
 
 
-def _found(result: CellResult, cpu: int) -> dict[str, float | int]:
+def _found(result: CellResult, cpu: int) -> dict[str, Any]:
     """Return the measures of a cell that ran; {} if its work is I/O and it did none."""
-    if "program" in result:
-        shared = {**_from_counters(result, cpu), **_common_measures(result)}
-        return {**shared, **_program_measures(result)}
-    if result["last"]["ios"] <= result["first"]["ios"] or not _did_io(result):
+    if "program" not in result and not _did_io(result):
         return {}
-    own = _from_copies(result) if "copies" in result else _from_fio(result)
-    return {**own, **_from_counters(result, cpu), **_common_measures(result)}
+    shared = {
+        **_from_counters(result, cpu),
+        **_common_measures(result),
+        **load_measures(result, cpu),
+    }
+    if "program" in result:
+        return {**shared, **_program_measures(result)}
+    return {**shared, **(_from_copies(result) if "copies" in result else _from_fio(result))}
+
+
+def _unstamped(result: CellResult, latency_max_ns: float) -> list[str]:
+    """Return a gate if latencies are longer than the whole run."""
+    # fio 3.33 does not stamp an I/O's issue with sqthread_poll (fio_ioring_commit() of
+    # engines/io_uring.c): its latencies then begin at boot.
+    if "measuring_until_ns" not in result:
+        return []
+    ran_ns = result["measuring_until_ns"] - result["measuring_from_ns"]
+    if not latency_max_ns > ran_ns:
+        return []
+    return [
+        f"fio's latencies are wrong: one is {latency_max_ns / 1e9:.3g} s, and the whole run took "
+        f"{ran_ns / 1e9:.3g} s (fio stamps no issue with sqthread_poll; with disable_clat=1 the "
+        "job is measured without latencies)"
+    ]
 
 
 def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
@@ -254,10 +289,12 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
             gates.append(f"{result['state']}: {result['reason']}")
             return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}
         found = {**_NOTHING, **_found(result, cpu)}
-        if not all(abs(value) < _MOST or math.isnan(value) for value in found.values()):
+        numbers = [value for value in found.values() if not isinstance(value, str)]
+        if not all(abs(value) < _MOST or math.isnan(value) for value in numbers):
             raise ValueError("a number is too large")
         if not found["ios"] and "program" not in result:
             return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
+        gates += _unstamped(result, found["latency_max_ns"])
     except _SENSELESS as error:
         raise _not_the_agents(error) from error
     return {**found, "valid": not gates, "gate": "; ".join(gates)}

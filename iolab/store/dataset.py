@@ -17,10 +17,10 @@ import pyarrow as pa
 from iolab.pathology import PATHOLOGIES, get_pathology, pathology_names
 from iolab.pathology.base import PATHOLOGY_NAME
 from iolab.store.counters import (
+    ADDED_COLUMNS,
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
-    PROGRAM_COLUMNS,
     UNAVAILABLE_COLUMNS,
     column_types,
 )
@@ -135,8 +135,8 @@ def load(folder: Path | str) -> Dataset:
 
 
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    # Tables that predate programs lack these columns.
-    table = table.assign(**{n: math.nan for n in PROGRAM_COLUMNS if n not in table.columns})
+    lacking = {n: kind for n, kind in ADDED_COLUMNS.items() if n not in table.columns}
+    table = table.assign(**{n: "" if kind == "str" else math.nan for n, kind in lacking.items()})
     column = conformed(table, {"pathology": CELL_COLUMNS["pathology"]}, path)["pathology"]
     names = column.unique()
     if len(names) > 1:

@@ -17,6 +17,7 @@ import pytest
 from iolab.agent import observe
 from iolab.agent.observe import (
     Cost,
+    Others,
     _tasks,
     core_running,
     core_time_file,
@@ -50,7 +51,7 @@ def program() -> Iterator[Callable[[list[str]], subprocess.Popen[bytes]]]:
 
 
 def _task(pid: int, *, job: int) -> dict[str, Any] | None:
-    found = _tasks(pid, job=job, antagonist=None, threads=False)
+    found = _tasks(pid, *stat_of(pid), job=job, antagonist=None, threads=False)
     task: dict[str, Any] | None = found.get(str(pid))
     return task
 
@@ -162,8 +163,9 @@ def test_threads_and_what_left_the_family_are_sampled_by_their_session(
     assert len(beside) == 3
     assert not any(task["job"] for task in beside)
     assert {"waited_ns", "voluntary_ctxt_switches"} <= beside[0].keys()
+    # The first process of fio has a thread that does no I/O.
     without = sample(cpu=0, device=None, job=None, antagonist=job.pid)
-    assert len([t for t in without["tasks"].values() if t.get("antagonist")]) == 2
+    assert len([t for t in without["tasks"].values() if t.get("antagonist")]) == 3
     assert (without["ios"], without["written_bytes"]) == (0, 0)
 
 
@@ -207,6 +209,27 @@ def test_work_between_the_looks_counts() -> None:
     with cost.sampling():
         pass
     assert cost.spent()["cpu_ns"] >= 20_000_000
+
+
+def test_the_busiest_other_process_is_named(
+    program: Callable[[list[str]], subprocess.Popen[bytes]],
+) -> None:
+    others = Others()
+    hog = program(["sh", "-c", "while :; do :; done"])
+
+    def saw() -> None:
+        for pid in (hog.pid, os.getpid()):
+            others.saw(pid, *stat_of(pid))
+
+    saw()
+    assert others.busiest() == {}
+
+    def found() -> bool:
+        saw()
+        busiest = others.busiest()
+        return bool(busiest) and busiest["comm"] == "sh" and busiest["ran_ns"] >= 50_000_000
+
+    wait_until(found)
 
 
 _TICK_NS = 10_000_000

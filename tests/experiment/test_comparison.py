@@ -119,6 +119,14 @@ def test_a_recording_without_a_valid_cell_says_why(tmp_path: Path) -> None:
         comparison_of(lost).timeline()
 
 
+def test_processors_that_never_idle_are_named_in_the_headline() -> None:
+    data = synthetic.dataset(boots=2, invalid=False)
+    assert "processors" not in repr(comparison_of(data))
+    spinning = data.cells.assign(busy_cpus=data.cells["busy_cpus"].mask(data.cells["aa"], 2.0))
+    said = repr(comparison_of(replace(data, cells=spinning)))
+    assert f"in {int(data.cells['aa'].sum())} cells two or more processors" in said
+
+
 def test_figures_are_drawn_of_the_ratio_and_of_a_mean(pair: Comparison) -> None:
     ratio, mean = pair.figure(), pair.figure("switches_per_io")
     assert "treated / control" in str([text.get_text() for text in ratio.findobj(Text)])

@@ -39,6 +39,26 @@ def test_a_cgroups_file_is_changed_in_treated_cells_only() -> None:
     assert cells(asked, cpu_weight=1000).group == Group({"cpu.weight": 1000})
 
 
+def test_functions_and_tracepoints_are_counted() -> None:
+    names = ["dget_parent", "block:block_rq_issue"]
+    claim = "block_block_rq_issue_per_io ratio < 0.9"
+    asked = iolab.question(fio=JOB, treatment={"cpu.weight": 1000}, count=names, claims=claim)
+    assert cells(asked).count == names
+    ends: Any = [
+        {"at_ns": n * 10**9, "ios": n * 100, "calls": dict.fromkeys(names, n * 300)} for n in (1, 2)
+    ]
+    result: Any = {"first": ends[0], "last": ends[1]}
+    assert asked.from_counters(result) == {
+        "dget_parent_per_io": 3,
+        "block_block_rq_issue_per_io": 3,
+    }
+    of_program = iolab.question(program=HOG, treatment={"cpu.weight": 1000}, count=names[:1])
+    assert of_program.from_counters(result) == {"dget_parent_per_s": 300}
+    for wrong in ("dget_parent", ["a b"], ["sched:"], ["/etc:passwd"]):
+        with pytest.raises(UserError, match="count"):
+            iolab.question(fio=JOB, treatment={"cpu.weight": 1000}, count=wrong)
+
+
 def test_several_names_change_together() -> None:
     asked = iolab.question(
         fio=JOB, group={"cpu.weight": 50}, treatment={"cpuset.cpus": "0", "autogroup": 0}, cpus=2

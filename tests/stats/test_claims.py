@@ -82,6 +82,15 @@ def test_what_the_machine_does_not_count_cannot_be_judged(data: Dataset) -> None
     assert (found.verdict, found.reason, found.n) == ("cannot run here", reason, 0)
 
 
+def test_what_the_control_lacks_is_not_compared(data: Dataset) -> None:
+    control = data.cells["role"] == "control"
+    beside = data.cells["antagonist_cpu"].mask(~control, 0.25)
+    own = replace(data, cells=data.cells.assign(antagonist_cpu=beside))
+    found = judge(own, claim(value="antagonist_cpu", contrast="difference"), "6.1")
+    reason = "the control had no antagonist_cpu to compare"
+    assert (found.verdict, found.reason) == ("inconclusive", reason)
+
+
 def test_a_difference_and_a_treated_value_are_in_their_own_unit(data: Dataset) -> None:
     switches = {"value": "switches_per_io", "below": None, "above": 1.0}
     difference = judge(data, claim(contrast="difference", **switches), "6.1")

@@ -359,6 +359,19 @@ def test_means_say_what_is_missing() -> None:
     assert uncounted[["mean", "low", "high"]].isna().all(axis=None)
 
 
+def test_what_the_control_lacks_is_missing_there_and_nowhere_else() -> None:
+    cells = plain(3)
+    control = cells["weight"].isna()
+    # As the CPU time of an antagonist that runs in treated cells only.
+    table = stats.mean_table(
+        cells.assign(antagonist_cpu=np.where(control, np.nan, 0.25)), "antagonist_cpu"
+    )
+    lacking = table["weight"].isna()
+    assert table.loc[lacking, "mean"].isna().all()
+    assert set(table.loc[lacking, "missing"]) == {"no antagonist_cpu here"}
+    assert (table.loc[~lacking, "mean"] == 0.25).all()
+
+
 def test_a_condition_without_a_valid_cell_has_a_mean_that_is_missing() -> None:
     cells = plain(3)
     hit = (cells["weight"] == 1000).fillna(False)

@@ -14,7 +14,7 @@ import pytest
 
 from iolab.paths import REFERENCE
 from iolab.report.tables import traced_measures
-from iolab.store.counters import PROGRAM_COLUMNS, column_types
+from iolab.store.counters import ADDED_COLUMNS, column_types
 from iolab.store.dataset import gate_other_regimes, load
 from iolab_base.errors import UserError
 from tests.support import synthetic
@@ -45,12 +45,14 @@ def test_a_column_of_an_older_version_is_left_out(folder: Path) -> None:
     pd.testing.assert_frame_equal(load(folder).cells, expected)
 
 
-def test_a_table_from_before_there_were_programs_is_read(folder: Path) -> None:
+def test_a_table_from_before_columns_were_added_is_read(folder: Path) -> None:
     path = folder / "cells.parquet"
-    pd.read_parquet(path).drop(columns=list(PROGRAM_COLUMNS)).to_parquet(path)
+    pd.read_parquet(path).drop(columns=list(ADDED_COLUMNS)).to_parquet(path)
     cells = load(folder).cells
     assert list(cells.columns) == list(column_types("dio_kworker"))
-    assert cells[list(PROGRAM_COLUMNS)].isna().all(axis=None)
+    added = cells[list(ADDED_COLUMNS)]
+    assert added.drop(columns="busiest_task").isna().all(axis=None)
+    assert (added["busiest_task"] == "").all()
 
 
 def test_no_absent_kernel_is_an_empty_table(folder: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from iolab.agent.__main__ import main as agent
+from iolab.agent.counting import Probes
 from iolab.agent.journal import Journal, restore
-from iolab.agent.observe import Probes
 from iolab.agent.plan import Watch
 from iolab.agent.settings import (
     change_features,
