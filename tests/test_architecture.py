@@ -30,7 +30,7 @@ EXTRAS = [path for path in _PACKAGES if path not in LIBRARIES]
 # A room imports only rooms that stand before it; "iolab" is the package's own __init__.
 ROOMS = (
     *("iolab", "errors", "extras", "interrupts", "logs", "paths", "shown", "agent", "results"),
-    *("measure", "pathology", "blocks", "design", "targets", "store", "stats", "figures"),
+    *("jobs", "measure", "pathology", "blocks", "design", "targets", "store", "stats", "figures"),
     *("sweeps", "report", "experiment", "doctor", "cli", "__main__"),
 )
 # Numbers are computed without drawing: matplotlib is slow to load, and a cluster has no display.

@@ -412,7 +412,7 @@ def _claims(given: str | Sequence[str | Claim], cells: Cells) -> tuple[Claim, ..
             )
         found += [_claim(one.strip(), match, cells.every, c) for c in _conditions(cells.every)]
     for claim in found:
-        one_of("measure", claim.value, _MEASURES)
+        one_of("measure", claim.value, (*_MEASURES, *cells.recipe.counted.values()))
     return tuple(found)
 
 

@@ -144,15 +144,19 @@ class Recipe:
         A program's are per second.
         """
         first, last = result["first"], result["last"]
-        unit, amount = "io", float(last["ios"] - first["ios"])
+        amount = float(last["ios"] - first["ios"])
         if self.program is not None:
-            unit, amount = "s", (last["at_ns"] - first["at_ns"]) / 1e9
+            amount = (last["at_ns"] - first["at_ns"]) / 1e9
         return {
-            f"{name.replace(':', '_')}_per_{unit}": (
-                (last["calls"][name] - first["calls"][name]) / amount if amount else math.nan
-            )
-            for name in self.count
+            column: (last["calls"][name] - first["calls"][name]) / amount if amount else math.nan
+            for name, column in self.counted.items()
         }
+
+    @property
+    def counted(self) -> dict[str, str]:
+        """Names of the measures `counts` by function or tracepoint."""
+        unit = "io" if self.program is None else "s"
+        return {name: f"{name.replace(':', '_')}_per_{unit}" for name in self.count}
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -65,7 +65,8 @@ _MAKERS: Final = {
     Path(str(tracedat.__file__)).parent: ("*.py",),
     Path(foreign.__file__).parent: ("foreign.py", "parquet.py"),
     Path(__file__).parents[1]: (
-        *("agent/plan*.py", "blocks.py", "measure/*.py", "pathology/*.py", "results.py"),
+        *("agent/plan*.py", "blocks.py", "jobs/table.py", "measure/*.py", "pathology/*.py"),
+        "results.py",
         "store/*.py",
     ),
 }
