@@ -23,7 +23,8 @@ _ONE = "rw=randwrite bs=4k iodepth=1 ioengine=libaio direct=1"
 _DEEP = "rw=randwrite bs=4k iodepth=16 ioengine=libaio direct=1"
 _SYNCED = "rw=randwrite bs=4k ioengine=psync fsync=1"
 _DISK = Device("d", "null_blk", 512, irqmode=2, completion_ns=100_000)
-_HOG = iolab.antagonist(fio="ioengine=cpuio cpuload=100", start_ms=0, size_mib=1)
+# With a fifth of a core, fio takes half a second to begin.
+_HOG = iolab.antagonist(fio="ioengine=cpuio cpuload=100", start_ms=-1000, size_mib=1)
 
 # By name: a question, and the range of treated/control in I/Os per second.
 _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
@@ -31,22 +32,23 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
     "depth": ({"fio": _DEEP, "device": _DISK, "treatment": {"queue_depth": 1}}, 0.02, 0.6),
     "scheduler": ({"fio": _DEEP, "filesystem": None, "treatment": {"scheduler": "bfq"}}, 0.2, 0.97),
     "filesystem": ({"fio": _DEEP, "treatment": {"filesystem": None}}, 1.05, 20),
-    "journal": (
-        {"fio": _SYNCED, "filesystem": "ext4", "treatment": {"mkfs": "-O ^has_journal"}},
-        1.05,
-        50,
-    ),
     "mount": (
         {"fio": _SYNCED, "filesystem": "ext4", "treatment": {"mount": "data=journal"}},
         0.05,
         0.98,
     ),
     "antagonist": (
-        {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.cpu.max": "1000 100000"}},
+        {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.cpu.max": "20000 100000"}},
         1.2,
         20,
     ),
-    # No direction is known of these two: they must run, and be in the result.
+    # No direction is known of these: they must run, and be in the result. An overwrite that is
+    # synced writes a journal's commit, or the inode.
+    "journal": (
+        {"fio": _SYNCED, "filesystem": "ext4", "treatment": {"mkfs": "-O ^has_journal"}},
+        0.5,
+        5,
+    ),
     "preemption": (
         {"fio": _DEEP, "treatment": {"intervention": "NO_WAKEUP_PREEMPTION"}},
         0.5,
