@@ -198,6 +198,8 @@ def _show_preview(preview: PathologyPreview, jobs: int) -> None:
     for name, levels in preview.factors.items():
         listed = ", ".join("control" if level is None else str(level) for level in levels)
         echo(f"    {name:14} {listed}{' (treatment)' if name == preview.treatment else ''}")
+    for row in preview.translation:
+        echo(f"  {row.section}: {row.option} {row.asked} -> {row.measured} ({row.why})")
     echo("  kernels          boots  cells  recorded")
     for kernel in preview.kernels:
         state = "" if kernel.state == "cached" else f"  {kernel.state}"

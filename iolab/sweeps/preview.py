@@ -11,6 +11,7 @@ from icountvm.catalogue import CATALOGUE
 from icountvm.kernels import cached_kernel
 from iolab.blocks import Block
 from iolab.design import blocks_of
+from iolab.jobs.table import Row
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
@@ -54,6 +55,8 @@ class PathologyPreview:
     unavailable: dict[str, str]
     undecided: dict[str, str]
     duration: Forecast
+    # What became of a fio job of the user's own.
+    translation: tuple[Row, ...] = ()
 
 
 def preview_sweep(request: Request) -> list[PathologyPreview]:
@@ -109,6 +112,7 @@ def _preview(request: Request, pathology: Pathology) -> PathologyPreview:
         unavailable=unavailable,
         undecided={c.name: c.requires for c in pathology.claims if c.requires},
         duration=forecast(planned, request.jobs),
+        translation=pathology.translation,
     )
 
 
