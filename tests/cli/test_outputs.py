@@ -41,6 +41,8 @@ _READ: Final = {
 _FOLDERS: Final = {"export --pyperf", "trace --parquet"}
 # The lock is read as well, and written by `iolab.sweeps.lockfile.write_lock`: see its tests.
 _KEPT: Final = {"judge --lock"}
+# NAME.ipynb and NAME.html, which no command reads.
+_PAGES: Final = {"ask --page"}
 _FILES: Final = {
     "mail --output": "data/cells.parquet",
     "trace --perfetto": "trace.dat",
@@ -63,7 +65,7 @@ def _paths() -> set[str]:
 
 def test_every_path_of_a_command_is_known_here() -> None:
     roots = {path for path in _paths() if path.endswith(" --root")}
-    assert _paths() == roots | _READ | _FOLDERS | _KEPT | set(_FILES)
+    assert _paths() == roots | _READ | _FOLDERS | _KEPT | _PAGES | set(_FILES)
 
 
 @pytest.fixture(params=sorted(_FILES))
