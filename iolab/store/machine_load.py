@@ -94,12 +94,15 @@ def _group(result: CellResult, group: str, prefix: str, elapsed_ns: int) -> dict
 
 def _cores(result: CellResult, cpu: int, elapsed_ns: int) -> dict[str, float]:
     first, last = result["first"], result["last"]
+    # A core may have come or gone meanwhile.
+    before, after = first.get("idle", {}), last.get("idle", {})
     idle_ns, iowait_ns = (
-        {core: now[name] - first["idle"][core][name] for core, now in last.get("idle", {}).items()}
+        {core: after[core][name] - before[core][name] for core in after if core in before}
         for name in _IDLE
     )
+    waits = first.get("waiting_ns", {})
     waited = {
-        core: now - first["waiting_ns"][core] for core, now in last.get("waiting_ns", {}).items()
+        core: now - waits[core] for core, now in last.get("waiting_ns", {}).items() if core in waits
     }
     names = tuple(f"kworker/{core}:" for core in waited or [cpu])
     workers = {
