@@ -24,7 +24,7 @@ from iolab.agent.kernel_log import KernelLog
 from iolab.agent.named import disk_of
 from iolab.agent.observe import realtime_priority
 from iolab.agent.observer import Observer
-from iolab.agent.plan import Cell, OpenJob, Plan, cores_of_work, programs_of
+from iolab.agent.plan import Cell, Plan, cores_of_work, programs_of
 from iolab.agent.prepare import antagonist_place, work_place
 from iolab.agent.pressure import own_group
 from iolab.agent.program import refuse_outside_a_guest
@@ -138,7 +138,7 @@ def _run_cell(plan: Plan, cell: Cell, trace: Path, claim: PlaceClaim) -> dict[st
             calls=counted.hits,
             recorder=recorder,
             antagonist=antagonist,
-            threads=bool(programs_of(cell)) or (isinstance(cell.job, OpenJob) and cell.job.threads),
+            threads=bool(programs_of(cell)) or (cell.job is not None and cell.job.threads),
         )
         with watching(cell.watch, place.device), realtime_priority():
             result.update(measure(journal, cell, place=place, observer=observer))

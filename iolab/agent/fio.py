@@ -60,7 +60,7 @@ def job_files(job: FioJob, folder: Path) -> list[Path]:
 
 def unexpected_files(job: FioJob, folder: Path) -> list[str]:
     """Return, sorted, the files in a folder that are not the job's: its I/O may have gone there."""
-    if isinstance(job, OpenJob) and any(section.makes_files for section in job.sections):
+    if job.makes_files:
         return []
     known = {p.name for p in job_files(job, folder)}
     # mke2fs makes lost+found in every file system.
@@ -128,7 +128,7 @@ def start_fio(
     # fio removes TMPDIR/fio-dump-status, and puts a second report before its own if it was there
     # (check_status_file() of stat.c): in /tmp any user can make it.
     environment = {**os.environ, "TMPDIR": str(folder)}
-    if isinstance(job, OpenJob) and any(section.makes_files for section in job.sections):
+    if isinstance(job, OpenJob) and job.makes_files:
         _let_fio_lay_out(job, place, folder, environment)
     argv = fio_argv(job, place, report)
     with said.open("wb") as stream:
@@ -187,12 +187,10 @@ def fio_argv(job: FioJob, place: Workplace, report: Path) -> list[str]:
     The job is pinned to the place's core unless it names its own cores.
     """
     own = _open_argv(job, place) if isinstance(job, OpenJob) else _argv(job, place.files)
-    to_end = isinstance(job, OpenJob) and job.to_end
-    binary = job.binary if isinstance(job, OpenJob) else None
     return [
-        *(["fio"] if binary is None else binary.argv),
+        *(["fio"] if job.binary is None else job.binary.argv),
         f"--size={job.size_mib}m",
-        *([] if to_end else ["--time_based=1"]),
+        *([] if job.to_end else ["--time_based=1"]),
         f"--runtime={job.runtime_ms}ms",
         f"--ramp_time={job.ramp_ms}ms",
         f"--cpus_allowed={','.join(map(str, job.cpus or [place.cpu]))}",
@@ -317,7 +315,7 @@ def report_gates(report: dict[str, Any], job: FioJob) -> list[str]:
         if not sides:
             gates.append(f"{name} did no I/O")
             continue
-        if isinstance(job, OpenJob) and job.to_end:
+        if job.to_end:
             continue
         # A ramp that fio ignored makes the run longer than asked for.
         ran_ms = max(side["runtime"] for side in sides)

@@ -350,7 +350,7 @@ def programs_of(cell: Cell) -> list[Program]:
     beside = cell.antagonist
     works = [cell.program, None if beside is None else beside.program]
     jobs = [cell.job, None if beside is None else beside.job]
-    works += [job.binary for job in jobs if isinstance(job, OpenJob)]
+    works += [job.binary for job in jobs if job is not None]
     return [one for one in works if one is not None]
 
 

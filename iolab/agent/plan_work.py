@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
+from typing import ClassVar, Union
 
 from iolab.agent.fio_options import processes_of
 
@@ -68,6 +68,12 @@ class Job:
     cpus: list[int] = field(default_factory=list)
     dsync: bool = False
     batch_min: int = 1
+
+    # What an `OpenJob` may have, and a job with one set of options never has.
+    to_end: ClassVar[bool] = False
+    threads: ClassVar[bool] = False
+    makes_files: ClassVar[bool] = False
+    binary: ClassVar[None] = None
 
     @property
     def files(self) -> int:
@@ -196,6 +202,11 @@ class OpenJob:
         if self.shared_file:
             return 1
         return sum(processes_of(s.options) for s in self.sections if not s.makes_files)
+
+    @property
+    def makes_files(self) -> bool:
+        """Whether a section has files that fio makes, or names devices."""
+        return any(s.makes_files for s in self.sections)
 
     @property
     def processes(self) -> int:

@@ -17,7 +17,7 @@ from iolab.agent.copies import copies_gates, run_copies
 from iolab.agent.fio import parse_report, report_gates, start_fio, unexpected_files
 from iolab.agent.journal import Journal
 from iolab.agent.observer import Observer
-from iolab.agent.plan import Cell, Copies, FioJob, OpenJob, Program, Watch
+from iolab.agent.plan import Cell, Copies, FioJob, Program, Watch
 from iolab.agent.prepare import has_files
 from iolab.agent.proc import is_kernel_thread, processes, stat_of
 from iolab.agent.program import RunningProgram, pause, program_gates
@@ -92,7 +92,11 @@ def _observe_to_end(
     recorder = observer.recorder
     if recorder is not None:
         recorder.open()
-    ended = pause(time.monotonic() + job.runtime_ms / 1e3 + _LATE_S, end=os.pidfd_open(fio.pid))
+    end = os.pidfd_open(fio.pid)
+    try:
+        ended = pause(time.monotonic() + job.runtime_ms / 1e3 + _LATE_S, end=end)
+    finally:
+        os.close(end)
     if recorder is not None:
         recorder.close()
     if not ended:
@@ -124,11 +128,10 @@ def _measure_job(
 ) -> dict[str, Any]:
     """Run the job and return fio's report, the samples and the gates."""
     observer.before_work(job.start_delay_us)
-    to_end = isinstance(job, OpenJob) and job.to_end
-    first = observer.sample(None) if to_end else {}
+    first = observer.sample(None) if job.to_end else {}
     fio, report, output = start_fio(journal, job, place, name=cell.id)
     try:
-        if to_end:
+        if job.to_end:
             observed = _observe_to_end(job, fio, observer, first)
         else:
             observed = _observe_job(journal, cell, job, fio, observer)
@@ -144,7 +147,7 @@ def _measure_job(
     # fio's first process exists long before it starts the job.
     samples = (observed["first"], observed["last"])
     jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in samples]
-    if not (all(jobs) or to_end):
+    if not (all(jobs) or job.to_end):
         gates.append("the job was not running when it was sampled")
     unexpected = unexpected_files(job, place.folder) if has_files(cell) else []
     if unexpected := [name for name in unexpected if name != ANTAGONIST_FOLDER]:
