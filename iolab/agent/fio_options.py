@@ -36,6 +36,7 @@ __all__ = [
     "ENGINES",
     "GRAMMARS",
     "REFUSED",
+    "USELESS",
     "ends_of",
     "faults_of",
     "memory_of",
@@ -212,7 +213,7 @@ _SET = {
 _ELSEWHERE = "it would read or write outside of the measured device"
 _RUNS = "it would run a program"
 _FILES = "iolab makes the files that a job may use"
-_OF_REPORT = "iolab reads fio's report in one form"
+_OF_REPORT = "iolab reads fio's report in one form, each process by itself"
 # Options that no job may use on somebody's machine.
 _UNSAFE = {
     **dict.fromkeys(("filename", "directory", "filename_format", "opendir"), _ELSEWHERE),
@@ -228,7 +229,7 @@ _UNSAFE = {
     "gtod_cpu": "it would keep another core busy",
 }
 # Options that would only disturb the measurement.
-_USELESS = {
+USELESS = {
     **dict.fromkeys(
         ("client", "server", "remote-config"), "iolab brings fio to the machine itself"
     ),
@@ -237,10 +238,10 @@ _USELESS = {
     **dict.fromkeys(("slat_percentiles", "significant_figures", "stats"), _OF_REPORT),
     **dict.fromkeys(("kb_base", "unit_base", "disk_util"), _OF_REPORT),
     "block_error_percentiles": _OF_REPORT,
-    "description": "it changes nothing, so leave it out",
+    "description": _OF_REPORT,
 }
 # Why an option is refused on a real machine.
-REFUSED = {**_SET, **_UNSAFE, **_USELESS}
+REFUSED = {**_SET, **_UNSAFE, **USELESS}
 # Families of options by a part of their names.
 _FAMILIES = (
     (re.compile(r"exec|trigger"), _RUNS),

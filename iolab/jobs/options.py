@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from iolab.agent.fio_options import GRAMMARS, REFUSED, faults_of, same_option
+from iolab.agent.fio_options import GRAMMARS, REFUSED, USELESS, faults_of, same_option
 
 __all__ = [
     "ENDING",
@@ -18,7 +18,7 @@ __all__ = [
     "why_without_effect",
 ]
 
-_REPORT = "iolab reads fio's report in one form, each process by itself"
+_REPORT = USELESS["group_reporting"]
 _LOGS = "iolab keeps the distribution of latencies of every cell"
 _SEED = "each cell has a seed of its own, the same in its control"
 _LAYOUT = "iolab makes the files before the run: layout"
@@ -27,20 +27,16 @@ _TOGETHER = "sections of one phase run for the same time"
 _GROUP = "the job's cgroup is the question's: group"
 
 # Options that change nothing of what is measured, and why.
-WITHOUT_EFFECT: dict[str, str] = {
+WITHOUT_EFFECT: dict[str, str] = USELESS | {
     name: why
     for why, names in (
         (
             _REPORT,
-            "group_reporting unified_rw_reporting percentile_list clat_percentiles "
-            "lat_percentiles slat_percentiles significant_figures stats kb_base unit_base "
-            "disk_util block_error_percentiles description name per_job_logs output "
-            "output-format minimal append-terse terse-version eta eta-interval eta-newline "
-            "status-interval idle-prof debug warnings-fatal readonly alloc-size max-jobs "
-            "showcmd parse-only new_group",
+            "name per_job_logs output minimal append-terse terse-version eta eta-interval "
+            "eta-newline status-interval idle-prof debug warnings-fatal readonly alloc-size "
+            "max-jobs showcmd parse-only new_group",
         ),
-        ("iolab brings fio to the machine itself", "client server remote-config"),
-        (_LOGS, "bandwidth-log latency-log bwavgtime iopsavgtime inflate-log disk_util"),
+        (_LOGS, "bandwidth-log latency-log bwavgtime iopsavgtime inflate-log"),
         (_SEED, "randseed randrepeat"),
         (
             _LAYOUT,

@@ -61,12 +61,11 @@ class Work:
         """Add a row; equal rows of several sections become one."""
         self.rows.setdefault((option, asked, measured, why), []).append(section)
 
-    def take(self, section: str, option: str, measured: str, why: str) -> str | None:
-        """Remove an option, with a row; return its value."""
+    def take(self, section: str, option: str, measured: str, why: str) -> None:
+        """Remove an option, with a row if it is there."""
         asked = self.options[section].pop(option, None)
         if asked is not None:
             self.say(section, option, asked or "set", measured, why)
-        return asked
 
     def change(self, section: str, option: str, value: str, why: str) -> None:
         """Change the value of an option, with a row if it is another."""

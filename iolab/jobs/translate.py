@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from iolab.agent.cgroup_files import cores_of
-from iolab.agent.fio_options import GRAMMARS, faults_of, processes_of, same_option
+from iolab.agent.fio_options import GRAMMARS, faults_of, same_option
 from iolab.agent.fio_values import time_us
 from iolab.agent.plan import Section
 from iolab.jobs.language import read_job
@@ -163,10 +163,10 @@ def _phases(work: Work) -> list[list[str]]:
     return phases
 
 
-def _us(text: str, *, seconds: bool) -> int | None:
-    """Return a time in us; a plain number is in s, or in us."""
+def _us(text: str) -> int | None:
+    """Return a time in us; a plain number is in s."""
     amount = time_us(text)
-    return amount * _SECOND_US if seconds and amount is not None and text.isdigit() else amount
+    return amount * _SECOND_US if amount is not None and text.isdigit() else amount
 
 
 def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
@@ -176,7 +176,7 @@ def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
     timed = False
     for options in work.options.values():
         for option in ("runtime", "ramp_time"):
-            us = _us(options.get(option, "0"), seconds=True)
+            us = _us(options.get(option, "0"))
             if us is None:
                 raise UserError(f"the fio job's {option} is not a time: {options[option][:40]!r}")
             asked[option] = max(asked.get(option, 0), us // 1000)
@@ -208,7 +208,7 @@ def _start_delay(work: Work, name: str, ratio: float) -> None:
     text = work.options[name].get("startdelay")
     if text is None or ratio == 1:
         return
-    delays = [_us(part, seconds=True) for part in text.split("-")]
+    delays = [_us(part) for part in text.split("-")]
     if not ratio or None in delays:
         work.take(name, "startdelay", "0", "the job has no runtime that it could be a part of")
         return
@@ -273,16 +273,12 @@ def _places(work: Work) -> tuple[int, bool]:
     files = [f for f in every if not _is_device(f) and f != "-"]
     for name in work.options:
         work.take(name, "directory", "the measured file system", "iolab makes it for each cell")
-    alone = len(named) == len(work.options) and len(every) == 1
-    own = any(option in o for o in work.options.values() for option in OWN_FILES) or any(
-        processes_of(o) != 1 for o in work.options.values() if o.get("nrfiles", "1") != "1"
-    )
+        if work.options[name].get("nrfiles") == "1":
+            work.take(name, "nrfiles", "1 file", "each process has one file")
     if devices and not files:
         return _on_devices(work, named, devices)
-    for name, options in work.options.items():
-        if options.get("nrfiles") == "1":
-            work.take(name, "nrfiles", "1 file", "each process has one file")
-    own = own or any("nrfiles" in o for o in work.options.values())
+    alone = len(named) == len(work.options) and len(every) == 1
+    own = any(option in o for o in work.options.values() for option in OWN_FILES)
     if alone and not own and not every[0].startswith("/dev/"):
         for name in work.options:
             work.take(name, "filename", "one file for all", "on the measured file system")
