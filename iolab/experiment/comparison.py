@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +31,7 @@ from iolab.stats.conditions import (
 )
 from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
-from iolab.store.dataset import Dataset
+from iolab.store.dataset import Dataset, of_kernels
 from iolab.store.profiles import ProfileStore
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
@@ -440,16 +440,4 @@ def comparison_of(
     chosen = kernel_names(kernel, known)
     for name in chosen:
         one_of("kernel of these results", name, known)
-    cells = data.cells[data.cells["kernel"].isin(chosen)].reset_index(drop=True)
-    names = set(cells["cell"])
-    return Comparison(
-        pathology,
-        replace(
-            data,
-            cells=cells,
-            latency=data.latency[data.latency["cell"].isin(names)].reset_index(drop=True),
-            mechanism=data.mechanism[data.mechanism["cell"].isin(names)].reset_index(drop=True),
-            traces={name: path for name, path in data.traces.items() if name in names},
-        ),
-        root=store,
-    )
+    return Comparison(pathology, of_kernels(data, chosen), root=store)

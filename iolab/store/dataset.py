@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,7 @@ __all__ = [
     "MissingMeasureError",
     "UnknownPathologyError",
     "load",
+    "of_kernels",
     "result_folders",
     "with_measure",
 ]
@@ -109,6 +110,19 @@ def with_measure(data: Dataset, name: str) -> pd.DataFrame:
         raise MissingMeasureError(f"no cell has the measure {name} (there are: {known or 'none'})")
     values = rows[["cell", "value"]].rename(columns={"value": name})
     return data.cells.merge(values, on="cell", validate="one_to_one")
+
+
+def of_kernels(data: Dataset, kernels: Collection[str]) -> Dataset:
+    """Return the part of a data set that is of some kernels."""
+    cells = data.cells[data.cells["kernel"].isin(kernels)].reset_index(drop=True)
+    names = set(cells["cell"])
+    return replace(
+        data,
+        cells=cells,
+        latency=data.latency[data.latency["cell"].isin(names)].reset_index(drop=True),
+        mechanism=data.mechanism[data.mechanism["cell"].isin(names)].reset_index(drop=True),
+        traces={name: path for name, path in data.traces.items() if name in names},
+    )
 
 
 def load(folder: Path | str) -> Dataset:
