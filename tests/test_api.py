@@ -6,14 +6,12 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import iolab
-from tests.support.processes import child_environment
+from tests.support.processes import run_python
 
 PUBLIC = [name for name in iolab.__all__ if name != "__version__"]
 
@@ -33,13 +31,7 @@ def test_the_errors_are_there_without_an_import_of_their_own() -> None:
     code = (
         "import iolab; print(iolab.errors.UserError.exit_code, iolab.errors.IolabError.exit_code)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(code)
     assert done.stdout.split() == ["2", "1"]
 
 
@@ -64,13 +56,7 @@ def test_a_type_checker_sees_the_same_names() -> None:
 
 def loaded_by(code: str) -> set[str]:
     """Return the modules that a Python of its own has loaded behind some code."""
-    told = subprocess.run(
-        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = run_python(f"import sys; {code}; print(*sys.modules)")
     return set(told.stdout.split())
 
 

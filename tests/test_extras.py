@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from iolab.sweeps.measure import block_job, measure_jobs
 from iolab.sweeps.request import Request
 from iolab_base.errors import CannotRunError
 from tests.support.command import Iolab
-from tests.support.processes import child_environment
+from tests.support.processes import run_python
 from tests.support.results import block
 
 
@@ -59,12 +58,6 @@ def test_the_help_names_a_command_of_an_extra_and_loads_nothing_of_it() -> None:
         "app.main(['--help'], standalone_mode=False)\n"
         "print('loaded:', *sorted({'iolab_mail', 'importlib.metadata'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(code)
     assert "\n  mail " in done.stdout
     assert done.stdout.splitlines()[-1] == "loaded:"

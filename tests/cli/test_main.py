@@ -12,7 +12,7 @@ from iolab import __version__
 from iolab.pathology import PATHOLOGIES
 from tests.support.command import Iolab
 from tests.support.commands import every_command
-from tests.support.processes import child_environment
+from tests.support.processes import child_environment, run_python
 
 _HEAVY = {"matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy", "seaborn", "tqdm"}
 
@@ -29,13 +29,7 @@ def test_help_and_what_starts_a_machine_load_nothing_that_numbers_or_figures_nee
     code = f"import sys, iolab.cli; print(*sorted({_HEAVY!r} & set(sys.modules)))"
     measuring = ("iolab.sweeps.block", "iolab.sweeps.judge", "iolab.cli.judge")
     for module in ("iolab", "iolab.cli", *measuring):
-        done = subprocess.run(
-            [sys.executable, "-c", code.replace("iolab.cli", module)],
-            env=child_environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = run_python(code.replace("iolab.cli", module))
         assert done.stdout.split() == []
 
 
@@ -84,13 +78,7 @@ def test_the_help_of_a_sweep_loads_no_numbers() -> None:
         "assert 'iolab.pathology' in sys.modules\n"
         f"print('loaded:', *sorted({_HEAVY!r} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(code)
     assert done.stdout.splitlines()[-1] == "loaded:"
 
 

@@ -16,7 +16,7 @@ from iolab.paths import REFERENCE
 from tests.support import reports, synthetic
 from tests.support.command import ARGV, Told
 from tests.support.commands import every_command
-from tests.support.processes import PATIENCE_S, child_environment, processes_naming
+from tests.support.processes import PATIENCE_S, child_environment, processes_naming, run_python
 
 _TRACE = str(REFERENCE / "traces" / "small_v7_mono.dat")
 # What writes much, little, by lines, at once, and as JSON.
@@ -163,13 +163,7 @@ def test_a_command_says_of_its_end_what_is_true(words: tuple[str, ...]) -> None:
         f"sys.argv = {['iolab', *words]!r}\n"
         "cli.main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(program, check=False)
     assert (done.returncode, done.stdout) == (143, "")
     assert done.stderr.splitlines()[-1] == "iolab: interrupted"
 
@@ -233,13 +227,7 @@ def test_a_second_signal_does_not_end_the_clean_up() -> None:
         "            os.kill(os.getpid(), signal.SIGTERM)\n"
         "            print('cleaned up')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", _program("", inside)],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(_program("", inside), check=False)
     assert (done.returncode, done.stdout) == (143, "cleaned up\n")
 
 

@@ -34,7 +34,7 @@ from iolab.sweeps.pages import handed_over
 from iolab_base.errors import UserError
 from tests.support.command import ARGV
 from tests.support.own_pathology import NAME, example
-from tests.support.processes import child_environment
+from tests.support.processes import child_environment, run_python
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -311,13 +311,7 @@ with handed_over(Path(sys.argv[2])):
 
 def test_a_child_knows_what_was_defined_in_main(tmp_path: Path) -> None:
     path, work = example(tmp_path), tmp_path / "work"
-    text = subprocess.run(
-        [sys.executable, "-c", _DEFINE_AND_HAND_OVER, str(path), str(work)],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    text = run_python(_DEFINE_AND_HAND_OVER, str(path), str(work)).stdout
     assert text.strip().endswith("|{'ios_per_s': 2.0}")
     assert list(work.iterdir()) == []
 
@@ -334,14 +328,7 @@ def test_a_pathology_whose_functions_are_in_a_module_beside_main(tmp_path: Path)
         "with handed_over(Path('work')):\n"
         f"    subprocess.run([sys.executable, '-c', {_ASK!r}], check=True, cwd='/')\n"
     )
-    text = subprocess.run(
-        [sys.executable, "-c", program],
-        env=child_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    ).stdout
+    text = run_python(program, cwd=tmp_path).stdout
     assert text.strip().endswith("|{'ios_per_s': 2.0}")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ __all__ = [
     "child_environment",
     "machines_disturbed",
     "processes_naming",
+    "run_python",
     "wait_until",
 ]
 
@@ -100,3 +103,17 @@ def child_environment(**different: str) -> dict[str, str]:
     root = Path(__file__).parents[2]
     path = ":".join(map(str, [root, *sorted(root.glob("packages/*"))]))
     return {**os.environ, "PYTHONPATH": path, **different}
+
+
+def run_python(
+    code: str, *arguments: str, check: bool = True, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a Python of its own, with the environment of `child_environment`."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=check,
+        cwd=cwd,
+    )
