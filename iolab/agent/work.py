@@ -148,7 +148,7 @@ def _measure_job(
     samples = (observed["first"], observed["last"])
     jobs = [{p for p, t in s["tasks"].items() if t["job"]} - {str(fio.pid)} for s in samples]
     if not (all(jobs) or job.to_end):
-        gates.append("the job was not running when it was sampled")
+        gates.append("the job was not running when it was sampled: give it a longer ramp")
     unexpected = unexpected_files(job, place.folder) if has_files(cell) else []
     if unexpected := [name for name in unexpected if name != ANTAGONIST_FOLDER]:
         gates.append(f"fio made files of its own: {', '.join(unexpected)}")

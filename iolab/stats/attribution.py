@@ -20,7 +20,7 @@ import pandas as pd
 
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
-from iolab.stats.claims import Judged, boot_values, cells_of, judge
+from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, judge
 from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what_is_missing
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
@@ -237,7 +237,8 @@ def attribution(
     `data` are results of the confirmation; all intervals hold at once at `confidence` (0..1). A row
     for each claim and intervention has the columns `ATTRIBUTION_COLUMNS`. It *removes* the
     pathology where the claim holds without it (its estimate lies on the claimed side of the limit)
-    and is not reproduced with it, and *restores* it the other way round. Otherwise it *weakens* or
+    and is not reproduced with it, or the whole interval with it lies beyond the limit; it
+    *restores* it the other way round. Otherwise it *weakens* or
     *strengthens* it. Each of these takes an interval of the change that leaves zero out, and a
     change past the limit or of a tenth of the way to it.
     """
@@ -314,8 +315,13 @@ def _effect(
     if small or (not agree and row["low"] <= row["baseline"] <= row["high"]):
         return "changes nothing", ""
     there = _is_there(claim, _in_logs(claim, before.estimate))
-    if there and after.verdict == "not reproduced":
+    # Few boots that agree to the last digit have no verdict; what changes in them has an interval.
+    past = changes.size >= FEWEST and all(
+        _crossed(claim, row["baseline"], row[end]) for end in ("low", "high")
+    )
+    turned = past and after.verdict == "inconclusive"
+    if there and (after.verdict == "not reproduced" or turned):
         return "removes", ""
-    if not there and after.verdict == "reproduced":
+    if not there and (after.verdict == "reproduced" or turned):
         return "restores", ""
     return _direction(claim, _in_logs(claim, before.estimate), row["share"]), ""

@@ -65,7 +65,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target = prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     cells, modules = [], dict[str, None]()
     for name, (asked, _, _) in _QUESTIONS.items():
-        made = iolab.question(**asked, ramp_ms=200, runtime_ms=400)
+        # Beside a hog, fio takes longer to begin.
+        ramp_ms = 500 if "antagonist" in asked else 200
+        made = iolab.question(**asked, ramp_ms=ramp_ms, runtime_ms=2 * ramp_ms)
         profile = replace(made.profiles["quick"], boots=1, repeats_control=False)
         (block,) = blocks_of(made, profile, kernel="6.1", clock="virtual")
         modules |= dict.fromkeys(block.plan.modules)

@@ -136,6 +136,16 @@ def test_boots_that_agree_to_the_last_digit_are_too_few_below_their_bound() -> N
     assert effects(enough) == {"NO_CURE": "removes"}
 
 
+def test_a_cure_that_leaves_no_spread_is_a_cure() -> None:
+    """Three such boots have no verdict, but the change from a baseline that varies has one."""
+    data = measured({"none": 0.72, "NO_CURE": 1.0}, boots=3)
+    cured = data.cells["intervention"] == "NO_CURE"
+    data = replace(data, cells=data.cells.assign(iops=data.cells["iops"].mask(cured, 1000.0)))
+    (row,) = attribution(data, [claim()], "6.1", ["NO_CURE"]).to_dict("records")
+    assert (row["effect"], row["verdict"]) == ("removes", "inconclusive")
+    assert 0.88 < row["low"] < row["high"]
+
+
 def test_more_candidates_widen_the_intervals() -> None:
     truth = {"none": 0.72, "NO_CURE": 1.0, **{f"NO_T{n}": 0.72 for n in range(9)}}
     data = measured(truth, boots=8)
