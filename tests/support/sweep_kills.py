@@ -32,8 +32,6 @@ from tests.support.fault_runs import (
     tables_of,
 )
 
-__all__ = ["kill_sweeps"]
-
 _END_S: Final = 1200
 # What the kernel kills with its parent, and a notebook's kernel, which looks once a second.
 _ORPHANS_S: Final = 20
@@ -68,7 +66,7 @@ class _Chain:
         self.killed += 1
         delay_s = draw.uniform(0, self.takes_s * draw.choice((0.2, 0.6, 1.0)))
         # What a killed sweep left, one that is ended in its first moment may leave, too.
-        before = self._left()
+        before, store = self._left(), self._store()
         sweep = self.bench.begin()
         with suppress(subprocess.TimeoutExpired):
             sweep.process.wait(delay_s)
@@ -93,11 +91,15 @@ class _Chain:
             ending = "killed"
         else:
             ending = "sentence" if said.code else "result"
-        # Python itself starts for a moment before iolab can say anything.
-        silent = own and not ended and said.code == -number and not self.bench.root.exists()
+        # Python itself starts for a moment before iolab can say or do anything.
+        silent = own and not ended and said.code == -number and self._store() == store
         if ending != "killed" or not (silent or number == signal.SIGKILL):
             wrongs += said_wrong(said)
         return Run(what, ending, tuple(wrongs), said.last)  # type: ignore[arg-type]
+
+    def _store(self) -> dict[str, int]:
+        """Return when each file of the store was last changed."""
+        return {str(path): path.lstat().st_mtime_ns for path in self.bench.root.rglob("*")}
 
     def _left(self) -> list[str]:
         return left_over(self.bench.root, self.bench.tmp)
