@@ -3,8 +3,6 @@
 
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line and exit with its code; Ctrl-C works while it is still being loaded."""

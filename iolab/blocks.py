@@ -9,15 +9,13 @@ from functools import cache
 from types import NoneType
 from typing import Any, Final, Literal
 
-from iolab.agent.plan import FORMAT, Plan
-from iolab.agent.plan_reader import parse_plan
 from iolab.pathology.base import Machine
 from iolab.pathology.factors import Condition
+from iolab_agent.plan import FORMAT, Plan
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 from iolab_base.files import canonical_json
 from iolab_base.names import one_of
-
-__all__ = ["BLOCK_FORMAT", "Block", "PlannedCell", "encode_plan", "plan_bytes"]
 
 BLOCK_FORMAT: Final = "iolab-block/2"
 _PLAIN: Final = frozenset((str, int, float, bool, NoneType))

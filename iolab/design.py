@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from iolab.agent.plan import Cell, Plan
-from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
@@ -24,10 +22,10 @@ from iolab.pathology.interventions import (
     boot_part,
     intervention,
 )
+from iolab_agent.plan import Cell, Plan
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 from iolab_base.files import canonical_json
-
-__all__ = ["blocks_of"]
 
 _Role = Literal["control", "treatment"]
 

@@ -24,8 +24,6 @@ from iolab_base.errors import IolabError
 from iolab_base.files import cache_dir
 from tracedat import free_bytes
 
-__all__ = ["Check", "examine"]
-
 _log = logging.getLogger(__name__)
 
 _NEEDED_BYTES = 3 << 30

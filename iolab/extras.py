@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from iolab_base.errors import CannotRunError
 
-__all__ = ["COMMANDS", "PLACES", "extra"]
-
 COMMANDS: Final = "iolab.commands"
 PLACES: Final = "iolab.places"
 

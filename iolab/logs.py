@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["lines_shown"]
-
 # The packages whose lines are shown.
 _PACKAGES: Final = ("guestprof", "icountvm", "iolab", "iolab_cluster")
 

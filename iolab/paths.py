@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CHECKOUT", "NOTEBOOKS", "REFERENCE", "RUNS_VARIABLE", "TEMPLATES", "runs_dir"]
-
 _PACKAGE: Final = Path(__file__).resolve().parent
 # The clone that this package is imported from, or None if it is installed.
 CHECKOUT: Final = _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else None

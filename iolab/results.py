@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
-from iolab.agent.fio_options import processes_of
-from iolab.agent.plan import Cell, FioJob, OpenJob, Plan, Recording
+from iolab_agent.fio_options import processes_of
+from iolab_agent.plan import Cell, FioJob, OpenJob, Plan, Recording
 from iolab_base.reading import CONSOLE_BYTES, DOCUMENT_BYTES
-
-__all__ = [
-    "MOST_CPUS",
-    "CellResult",
-    "CpuSample",
-    "ProgramResult",
-    "Sample",
-    "cell_bytes",
-    "growth",
-    "pages_bytes",
-    "result_bytes",
-]
 
 # The limit of a Linux kernel on x86 (NR_CPUS).
 MOST_CPUS: Final = 8192

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from jinja2 import Environment
 
-__all__ = [
-    "CAPTION",
-    "NO_MATH",
-    "SCRIPTS",
-    "Paragraph",
-    "Table",
-    "markdown",
-    "rendered",
-    "rough_duration",
-    "spreadsheet",
-    "terminal",
-    "text_table",
-]
-
 # The class of a caption.
 CAPTION: Final = "iolab-caption"
 # The metadata of an output in which an object of ours declares the hashes of its own scripts.
@@ -240,8 +226,6 @@ def text_table(
 def _value_text(value: float) -> str:
     """Return a number with the digits that a reader compares, and a comma for the thousands.
 
-    Examples
-    --------
     >>> [_value_text(value) for value in (66677.290837, 143.26, 0.57871, 0.000107, 2.5e-7)]
     ['66,677', '143.3', '0.579', '0.000107', '2.5e-07']
     """

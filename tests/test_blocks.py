@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Cell, Device, Plan
-from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, encode_plan, plan_bytes
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology
+from iolab_agent.plan import Cell, Device, Plan
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 from iolab_base.files import canonical_json
 from tests.support.plans import copies_cell, null_blk_cell, plan

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iolab.agent.plan import FileSystem, Group, Job
-from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.expressions import override
 from iolab.pathology.factors import CategoricalFactor, Grid, IntegerFactor, integer_level
+from iolab_agent.plan import FileSystem, Group, Job
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 from iolab_base.files import canonical_json
 from iolab_base.names import one_of

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from iolab.agent import plan
 from iolab.pathology import base, factors
 from iolab.store.counters import CELL_COLUMNS
+from iolab_agent import plan
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -14,12 +14,10 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from fiojobs.options import LACKS, OWN_FILES, TRANSLATED, WITHOUT_EFFECT, fate_of
 from icountvm.catalogue import CATALOGUE, kernel_group
 from icountvm.parts import locked_parts
-from iolab.agent import plan
-from iolab.agent.fio_options import GRAMMARS, REFUSED
 from iolab.blocks import BLOCK_FORMAT
-from iolab.jobs.options import LACKS, OWN_FILES, TRANSLATED, WITHOUT_EFFECT, fate_of
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import Factor, IntegerFactor
@@ -32,6 +30,8 @@ from iolab.store.counters import (
 )
 from iolab.store.hashes import HASHES_FORMAT
 from iolab.store.raw import STORE_FORMAT
+from iolab_agent import plan
+from iolab_agent.fio_options import GRAMMARS, REFUSED
 from paper.make import results
 
 _JSON_WORDS = {

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.completion import complete_kernel
-from iolab.cli.options import PATH, json_option, root_option
+from iolab.cli.options import PATH, json_option, kernels_option, root_option
 from iolab.cli.terminal import echo, print_json, print_table, records
 from iolab_base.errors import UserError
 
 if TYPE_CHECKING:
     from iolab.experiment import Comparison
     from iolab.pathology.base import Pathology
-
-__all__ = ["ask"]
 
 _LEVELS = "NAME=LEVEL[,LEVEL...]"
 
@@ -29,13 +26,7 @@ _LEVELS = "NAME=LEVEL[,LEVEL...]"
 @click.option("--treatment", multiple=True, metavar=_LEVELS, help="What treated cells get.")
 @click.option("--vary", multiple=True, metavar=_LEVELS, help="What varies besides (repeatable).")
 @click.option("--claim", "claims", multiple=True, help="Such as 'iops ratio < 0.9' (repeatable).")
-@click.option(
-    "--kernel",
-    "kernels",
-    multiple=True,
-    shell_complete=complete_kernel,
-    help="Kernel to boot (repeatable); by default 6.1.",
-)
+@kernels_option("Kernel to boot (repeatable); by default 6.1.")
 @click.option("--boots", type=int, help="Boots of each kernel; by default what decides a claim.")
 @click.option("--cpus", type=int, default=1, show_default=True, help="Of the virtual machine.")
 @click.option("--as-asked", is_flag=True, help="Run for the job's own times, or to its end.")

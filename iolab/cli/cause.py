@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from iolab.sweeps.bisect import Step
     from iolab.sweeps.trees import JudgedTree
 
-__all__ = ["bisect", "why"]
-
 _INTERRUPTED = "interrupted; what was judged is kept, and the same command goes on from there"
 
 

@@ -16,8 +16,6 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
-    FishComplete,
-    ZshComplete,
     add_completion_class,
     shell_complete,
 )
@@ -26,14 +24,6 @@ from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from iolab.pathology.base import Pathology
-
-__all__ = [
-    "complete",
-    "complete_kernel",
-    "complete_levels",
-    "complete_pathology",
-    "complete_profile",
-]
 
 
 def complete_pathology(
@@ -117,12 +107,6 @@ def complete(command: click.Command, variable: str) -> int:
 class Bash(BashComplete):
     """Bash, where a word ends at each "=" (its variable COMP_WORDBREAKS)."""
 
-    source_template = BashComplete.source_template.replace(
-        "    return 0",
-        "    # What ends in = continues.\n"
-        "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n\n    return 0",
-    )
-
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words as the user typed them, with FACTOR=LEVEL as one word."""
         args, incomplete = super().get_completion_args()
@@ -141,25 +125,3 @@ class Bash(BashComplete):
         if separator and f"{name}=" in self._typed:
             return f"{item.type},{level}"
         return super().format_completion(item)
-
-
-@add_completion_class
-class Zsh(ZshComplete):
-    """Zsh, which adds a space after each completion unless a flag prevents it."""
-
-    source_template = ZshComplete.source_template.replace(
-        "        compadd -U -V unsorted -a completions",
-        "        local -a suffix\n"
-        "        # What ends in = continues.\n"
-        "        [[ $completions[1] == *= ]] && suffix=(-S '')\n"
-        "        compadd -U $suffix -V unsorted -a completions",
-    )
-
-
-@add_completion_class
-class Fish(FishComplete):
-    """Fish, with a script that does not cut a value at its first comma."""
-
-    source_template = FishComplete.source_template.replace(
-        'string split ","', 'string split --max 1 ","'
-    )

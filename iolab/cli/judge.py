@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from iolab.sweeps.judge import Judgement, Verdict
     from iolab.sweeps.lockfile import Case, CaseAnswer
 
-__all__ = ["EXIT_CODES", "as_junit", "as_ktap", "as_text", "judge", "judgement_line"]
-
 # As `git bisect run` reads them (git-bisect(1)).
 EXIT_CODES = {"good": 0, "bad": 1, "untestable": 125}
 _SWAPPED: dict[Verdict, Verdict] = {"good": "bad", "bad": "good", "untestable": "untestable"}

@@ -17,8 +17,6 @@ from iolab.cli.terminal import echo
 from iolab.paths import CHECKOUT, NOTEBOOKS, RUNS_VARIABLE, runs_dir
 from iolab_base.errors import UserError
 
-__all__ = ["copy_notebooks", "lab"]
-
 _FIRST = "00_start_here.ipynb"
 _PORT_OPTIONS = ("--port", "--ServerApp.port")
 _LAST_PORT = 65535

@@ -19,8 +19,6 @@ from iolab_base.errors import IolabError, UserError
 if TYPE_CHECKING:
     from icountvm.kernels import Kernel
 
-__all__ = ["doctor", "kernels", "restore"]
-
 _INTERRUPTED = "interrupted; what was compiled is kept, and the next build goes on from there"
 
 

@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from iolab.pathology.factors import Factor
     from iolab.sweeps.request import Request
 
-__all__ = [
-    "PATH",
-    "SelectionCommand",
-    "defined_in",
-    "jobs_option",
-    "json_option",
-    "pathologies_argument",
-    "request_of",
-    "root_option",
-    "selection",
-    "target_option",
-]
-
 PATH = click.Path(path_type=Path)
 pathologies_argument = click.argument(
     "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
@@ -45,6 +32,14 @@ root_option = click.option("--root", type=PATH, default=runs_dir, help="Folder o
 target_option = click.option(
     "--target", default="vm", show_default=True, help="vm, local, or ssh://user@host."
 )
+
+
+def kernels_option(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option --kernel with its help, for several kernels."""
+    complete, names = complete_kernel, ("--kernel", "kernels")
+    return click.option(*names, multiple=True, shell_complete=complete, help=text)
+
+
 _LEVELS = "FACTOR=LEVEL[,LEVEL...]"
 _OPTIONS = (
     click.option(
@@ -54,13 +49,7 @@ _OPTIONS = (
         shell_complete=complete_profile,
         help="How much is measured; see below.",
     ),
-    click.option(
-        "--kernel",
-        "kernels",
-        multiple=True,
-        shell_complete=complete_kernel,
-        help="Kernel instead of the profile's (repeatable).",
-    ),
+    kernels_option("Kernel instead of the profile's (repeatable)."),
     click.option(
         "--set",
         "settings",

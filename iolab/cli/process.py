@@ -18,8 +18,6 @@ from iolab_base.errors import IolabError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["CLOSED_PIPE", "Ending", "ending_signals", "interrupt_says", "open_streams"]
-
 # The shells' exit code of a program that SIGPIPE ended.
 CLOSED_PIPE: Final = 128 + signal.SIGPIPE
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)

@@ -14,8 +14,6 @@ from iolab import shown
 from iolab.logs import lines_shown
 from iolab.sweeps import pool
 
-__all__ = ["SweepProgress"]
-
 
 class SweepProgress:
     """Shows the progress of a sweep: ``with SweepProgress() as progress``."""

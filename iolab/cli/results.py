@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from iolab.store.profiles import ProfileStore
     from tracedat import Trace
 
-__all__ = ["export", "profile", "trace", "verdicts"]
-
 # Functions of a profile that are shown.
 _ROWS = 30
 _CLAIMS = ("pathology", "kernel", "claim", "kind", "verdict", "published", "rule", "result")
@@ -127,7 +125,7 @@ def trace(
     parquet: Path | None,
     as_json: bool,
 ) -> None:
-    """Summarize or export a trace.dat FILE.
+    """Summarize or export a trace: a trace.dat, or its report.
 
     --from and --to choose the window that is written for Perfetto; by default it is everything.
     """
@@ -145,7 +143,9 @@ def trace(
         print_json(_trace_document(contents, perfetto, parquet))
         return
     info = contents.info
-    echo(f"version {info.version}, {info.compression}, {info.cpus} CPUs, {info.clock} clock")
+    text = f"text, {info.options.get('unread', 0)} lines are no events"
+    form = f"version {info.version}, {info.compression}" if info.version else text
+    echo(f"{form}, {info.cpus} CPUs, {info.clock} clock")
     if any(contents.events.values()):
         first, last = contents.span
         echo(f"{(last - first) / 1e9:10.6f} s from the first event to the last")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from iolab.store.upkeep import Inspection, Merged
     from iolab.sweeps.preview import SweepStatus
 
-__all__ = ["fsck", "gc", "merge", "status"]
-
 _WORDS = {
     "damaged": "DAMAGED",
     "refused": "refused",

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.completion import complete_kernel, complete_pathology
+from iolab.cli.completion import complete_pathology
 from iolab.cli.options import (
     SelectionCommand,
     jobs_option,
     json_option,
+    kernels_option,
     pathologies_argument,
     request_of,
     root_option,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from iolab.sweeps.preview import PathologyPreview
     from iolab.sweeps.request import Request
     from iolab.sweeps.sweep import Outcome
-
-__all__ = ["decide", "plan", "sweep"]
 
 _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
 
@@ -221,13 +220,7 @@ def _show_preview(preview: PathologyPreview, jobs: int) -> None:
 
 @click.command()
 @pathologies_argument
-@click.option(
-    "--kernel",
-    "kernels",
-    multiple=True,
-    shell_complete=complete_kernel,
-    help="Kernel to boot (repeatable); by default those of the profile quick.",
-)
+@kernels_option("Kernel to boot (repeatable); by default those of the profile quick.")
 @click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs.")
 @target_option
 @jobs_option

@@ -25,8 +25,6 @@ from iolab import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["echo", "note", "print_json", "print_table", "records", "report_warnings"]
-
 
 def echo(text: str = "", *, bold: bool = False) -> None:
     """Print a line to standard output."""

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.completion import complete_kernel
-from iolab.cli.options import PATH, defined_in, json_option
+from iolab.cli.options import PATH, defined_in, json_option, kernels_option
 from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
@@ -20,8 +19,6 @@ from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
     from iolab.sweeps.verify import CheckedBlock, CheckedCell, Choice, ChosenBlock
-
-__all__ = ["verify"]
 
 # Cells and values shown of a block that differs; more would only fill the terminal.
 _MOST_CELLS = 8
@@ -33,13 +30,7 @@ _SEEDS = 1 << 32
 @click.argument("folders", type=PATH, nargs=-1)
 @click.option("--blocks", type=int, default=2, show_default=True, help="How many blocks.")
 @click.option("--seed", type=int, help="Draw the blocks that this seed draws; else at random.")
-@click.option(
-    "--kernel",
-    "kernels",
-    multiple=True,
-    shell_complete=complete_kernel,
-    help="Only blocks on it (repeatable).",
-)
+@kernels_option("Only blocks on it (repeatable).")
 @click.option(
     "--anyway",
     is_flag=True,

@@ -9,14 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
+from fiojobs.options import fault_of_change
 from icountvm.kernels import check_name
-from iolab.agent.cgroup_files import FILES, fault_of
-from iolab.agent.fio_options import sets_same
-from iolab.agent.plan import Cell, Device, FileSystem, Group, OpenJob, Section
-from iolab.agent.settings import SETTINGS
 from iolab.experiment.parameters import listed
 from iolab.experiment.recipe import Recipe
-from iolab.jobs.options import fault_of_change
 from iolab.pathology.base import TREATED_KERNEL, Machine, Profile
 from iolab.pathology.factors import CategoricalFactor, Condition, Factor, IntegerFactor
 from iolab.pathology.interventions import (
@@ -25,11 +21,13 @@ from iolab.pathology.interventions import (
     boot_part,
     intervention,
 )
+from iolab_agent.cgroup_files import FILES, fault_of
+from iolab_agent.fio_options import sets_same
+from iolab_agent.plan import Cell, Device, FileSystem, Group, OpenJob, Section
+from iolab_agent.settings import SETTINGS
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of
 from iolab_base.names import nearest
-
-__all__ = ["Cells", "Change", "changes"]
 
 _ANTAGONIST: Final = "antagonist"
 _DEVICE: Final = "device"

@@ -24,8 +24,6 @@ from iolab.sweeps.trees import judge_here
 from iolab.sweeps.why import CONFIRMING_BOOTS, find_causes, why_request
 from iolab_base.errors import UserError
 
-__all__ = ["decide", "judge", "why"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -29,8 +29,6 @@ from iolab.targets.place import Place
 from iolab_base.errors import IolabError, UserError
 from iolab_base.names import one_of
 
-__all__ = ["compare"]
-
 # Two boots run side by side on two cores, and two give an interval; a verdict takes FEWEST.
 _BOOTS = 2
 

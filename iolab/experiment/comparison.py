@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 import tracedat
+from fiojobs import Row
 from guestprof.profile import Profile
 from guestprof.switches import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
 from iolab.figures.panels import condition_text
-from iolab.jobs.table import Row
 from iolab.pathology.base import Pathology
 from iolab.report.pages import BlockView, antagonists, block_view
 from iolab.shown import text_table
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from guestprof.flame import Flame
     from iolab.figures.interactive import Timeline
     from iolab.report.attribution import Attribution
-
-__all__ = ["Comparison", "comparison_of"]
 
 # Names of the values that figures show, with their units.
 _LABELS: Final = {

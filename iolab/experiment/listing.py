@@ -22,8 +22,6 @@ from iolab_base.errors import UserError
 from iolab_base.names import one_of
 from tracedat import Trace, TraceError
 
-__all__ = ["kernels", "load", "pathologies", "profile", "read_trace"]
-
 
 def kernels() -> pd.DataFrame:
     """Return the kernels that can be booted here.
@@ -117,14 +115,15 @@ def _reports(given: _Files | Mapping[str, _Files]) -> list[tuple[str, Path]]:
 
 
 def read_trace(path: Path | str) -> Trace:
-    """Read a trace.dat.
+    """Read a trace.dat, or the text of ``trace-cmd report``.
 
-    Lost events are counted in `Trace.losses`, with a warning.
+    Lost events are counted in `Trace.losses`, and lines of a text that are no events in
+    ``Trace.info.options["unread"]``, with a warning.
 
     Raises
     ------
     UserError
-        If the file cannot be read or is not a complete trace.dat.
+        If the file cannot be read or is no complete trace.
     """
     try:
         found = tracedat.read(path)
@@ -132,6 +131,8 @@ def read_trace(path: Path | str) -> Trace:
         raise UserError(str(error)) from error
     if len(found.losses):
         warnings.warn(f"{path}: events were lost, see losses", stacklevel=2)
+    if unread := found.info.options.get("unread"):
+        warnings.warn(f"{path}: {unread} lines are no events", stacklevel=2)
     return found
 
 

@@ -15,15 +15,6 @@ from iolab.pathology.factors import Condition, first_levels
 from iolab_base.errors import UserError
 from iolab_base.names import nearest, one_of
 
-__all__ = [
-    "PARAMETERS",
-    "base_condition",
-    "check_names",
-    "factor_levels",
-    "kernel_names",
-    "listed",
-]
-
 # Parameters of notebooks/experiment.ipynb.
 PARAMETERS: Final = (
     *("pathology", "kernel", "weight", "iodepth", "numjobs", "levels", "boots", "record"),

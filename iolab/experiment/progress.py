@@ -14,8 +14,6 @@ from iolab.logs import lines_shown
 from iolab.shown import terminal
 from iolab.sweeps import pool
 
-__all__ = ["progress_bar"]
-
 _DELAY_S = 1.0
 
 

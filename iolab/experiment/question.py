@@ -15,24 +15,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from iolab.agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
-from iolab.agent.plan_checks import can_be_counted
-from iolab.agent.plan_devices import check_devices
-from iolab.agent.plan_reader import parse_plan
+from fiojobs import Surroundings, Translation, translate
 from iolab.blocks import encode_plan
 from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
-from iolab.jobs.table import Surroundings
-from iolab.jobs.translate import Translation, translate
 from iolab.pathology.base import TREATED_KERNEL, Claim, Pathology, Profile
 from iolab.pathology.factors import Condition, Grid
 from iolab.pathology.interventions import INTERVENTION, boot_part
 from iolab.store.counters import CELL_COLUMNS
 from iolab.targets.shipped import program as shipped
+from iolab_agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
+from iolab_agent.plan_checks import can_be_counted
+from iolab_agent.plan_devices import check_devices
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
-
-__all__ = ["antagonist", "question"]
 
 _RECORDING: Final = Recording(
     events=["sched:sched_switch", "sched:sched_waking"],

@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from iolab.agent.cgroup_files import cores_of, kernel_text
-from iolab.agent.fio_options import faults_of, sets_same
-from iolab.agent.fio_values import bytes_of
-from iolab.agent.plan import (
+from iolab.pathology.base import Machine, Profile
+from iolab.pathology.interventions import NO_INTERVENTION, intervention
+from iolab.results import CellResult
+from iolab_agent.cgroup_files import cores_of, kernel_text
+from iolab_agent.fio_options import faults_of, sets_same
+from iolab_agent.fio_values import bytes_of
+from iolab_agent.plan import (
     Antagonist,
     Cell,
     Device,
@@ -23,12 +26,7 @@ from iolab.agent.plan import (
     Program,
     Section,
 )
-from iolab.pathology.base import Machine, Profile
-from iolab.pathology.interventions import NO_INTERVENTION, intervention
-from iolab.results import CellResult
 from iolab_base.errors import UserError
-
-__all__ = ["Recipe", "check_recipe", "in_effect", "room_mib"]
 
 # Kernel modules by kind of device, file system and I/O scheduler.
 _MODULES = {

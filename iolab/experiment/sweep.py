@@ -17,8 +17,6 @@ from iolab.sweeps.request import Request
 from iolab.sweeps.sweep import Outcome, run_sweep
 from iolab.targets.place import Place
 
-__all__ = ["sweep"]
-
 
 class Outcomes(list[Outcome]):
     """The outcomes of a sweep, one `Outcome` for each pathology; displays itself as a table."""

@@ -40,8 +40,6 @@ from iolab.stats.conditions import (
 from iolab.stats.tables import mean_table
 from iolab_base.errors import UserError
 
-__all__ = ["block_figure", "cpu_split", "latency_ecdf", "path_breakdown"]
-
 _BLUE, _ORANGE = sns.color_palette("colorblind")[:2]
 # Uses of the measured core: column, name, colour, hatch.
 _SHARES = (

@@ -30,8 +30,6 @@ from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table
 from iolab_base.errors import UserError
 
-__all__ = ["Reference", "attribution", "by_kernel", "by_treatment"]
-
 _REFERENCE: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
 _LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": "--"}
 

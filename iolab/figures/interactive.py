@@ -31,9 +31,6 @@ from iolab_base.errors import UserError
 from iolab_base.files import write_output
 from tracedat import RequestError, Trace, perfetto_bytes
 
-__all__ = ["Timeline", "script_hashes", "timeline"]
-
-
 # Default length of the first view.
 _VIEW_NS: Final = 1_000_000
 # Most bars and wake-ups that a timeline embeds one by one: less than 100 bytes each.
@@ -148,13 +145,13 @@ def timeline(
     inside = _document(grid, title=name, above=f"<main>{key()}", below="</main>")
     height = max(_LEAST_PX, sum(panel.height or 0 for panel in panels) + 100)
     links = ", ".join(
-        perfetto_link(trace, _both(views[label], exact[label]), label=label)
+        _perfetto_link(trace, _both(views[label], exact[label]), label=label)
         for label, trace in given.items()
     )
     return Timeline(inside, name, _caption(scenes, views, exact), height, links)
 
 
-def perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> str:
+def _perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> str:
     """Return a link with a window (ns) for ui.perfetto.dev, or the name alone if that is empty."""
     try:
         made = base64.b64encode(perfetto_bytes(trace, between=window)).decode()

@@ -24,8 +24,6 @@ from iolab.figures.lanes import WAITING, Scene, shares, work_names
 from iolab.shown import terminal
 from iolab_base import foreign
 
-__all__ = ["BINS", "key", "lane_plot", "time_range"]
-
 # Bins of a whole trace, used where its intervals are not embedded one by one.
 BINS: Final = 600
 _LANE_PX: Final = 36

@@ -20,18 +20,6 @@ from iolab_base import foreign
 from iolab_base.errors import UserError
 from tracedat import Trace
 
-__all__ = [
-    "WAITING",
-    "Scene",
-    "any_of",
-    "embedded_span",
-    "first_view",
-    "fits",
-    "scene",
-    "shares",
-    "work_names",
-]
-
 WAITING: Final = ("runnable", "preempted")
 # Default lanes: the CPUs with most switches, then the tasks that run longest.
 _CPUS: Final = 8

@@ -20,25 +20,6 @@ from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of
 from iolab_base.errors import UserError
 
-__all__ = [
-    "TreatmentAxis",
-    "axis_number",
-    "check_numeric",
-    "condition_text",
-    "draw_intervals",
-    "grid_of",
-    "kernel_grid",
-    "label_empty_panel",
-    "level_names",
-    "log_time_axis",
-    "name_categories",
-    "outer_labels",
-    "panels_of",
-    "share_axis",
-    "tick_name",
-    "title_panel",
-]
-
 
 def axis_number(value: float) -> str:
     """Return an axis's number, rounded to an integer; from 10 000 on, thin spaces group digits."""

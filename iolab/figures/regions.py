@@ -30,8 +30,6 @@ from iolab.stats.conditions import kernels_of, levels_of, pathology_of
 from iolab.stats.tables import IOPS_LOST, region_table
 from iolab_base.errors import UserError
 
-__all__ = ["PublishedPoint", "region_iops", "region_switches"]
-
 Floats = npt.NDArray[np.float64]
 
 # Red down to dark below 1, lighter blue above: in grey, dark is slow.

@@ -20,8 +20,6 @@ from iolab.stats.tables import IOPS_LOST, mean_table, ratio_table
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write
 
-__all__ = ["CLOCKS", "caption", "clocks_text", "save_figure"]
-
 # Neither dates nor versions: equal data give equal files.
 _METADATA: Final[dict[str, dict[str, Any]]] = {
     "png": {"Software": None},

@@ -15,21 +15,6 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.lines import Line2D
 
-__all__ = [
-    "COLUMN_IN",
-    "DOUBLE_IN",
-    "LINES",
-    "MARKERS",
-    "STYLE",
-    "Figure",
-    "curve_styles",
-    "kernel_handles",
-    "kernel_style",
-    "legend",
-    "level_styles",
-    "styled",
-]
-
 # Widths of one and of two columns of a paper, in inches.
 COLUMN_IN: Final = 3.33
 DOUBLE_IN: Final = 7.0

@@ -31,15 +31,6 @@ from iolab.figures.style import DOUBLE_IN, LINES, Figure, curve_styles, legend, 
 from iolab_base.errors import UserError
 from tracedat import Trace
 
-__all__ = [
-    "busiest",
-    "migration_intervals",
-    "timeline",
-    "turns_by_clump",
-    "waits_ecdf",
-    "waits_histogram",
-]
-
 Times = npt.NDArray[np.int64]
 
 

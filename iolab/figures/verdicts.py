@@ -25,8 +25,6 @@ from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import verdict_text
 from iolab_base.errors import UserError
 
-__all__ = ["comparison_figure", "publish_comparison", "verdict_grid"]
-
 _STYLES: Final[dict[str, dict[str, Any]]] = {
     "reproduced": {"facecolor": "#f2b28c", "hatch": ""},
     "not reproduced": {"facecolor": "#cfe3f1", "hatch": ""},

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from iolab.measure.join import first_after, last_before, unique_matches
 from tracedat import Trace
 
-__all__ = ["busy_time", "idle_gaps"]
-
 Times = NDArray[np.int64]
 
 _COLUMNS = {

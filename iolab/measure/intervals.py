@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from tracedat import Trace
 
-__all__ = ["STATES", "intervals", "slices", "wake_event"]
-
 # ``runnable``: woken or yielded, waits for a CPU; ``preempted``: switched out while runnable.
 STATES = ("running", "runnable", "preempted", "sleeping", "blocked", "stopped", "dead", "other")
 _RUNNING, _RUNNABLE, _PREEMPTED, _SLEEPING, _BLOCKED, _STOPPED, _DEAD, _OTHER = range(8)
@@ -157,11 +155,8 @@ def _names(switch: pd.DataFrame, rows: NDArray[np.int64]) -> pd.Categorical:
 
 
 def _left_in(trace: Trace, prev_state: NDArray[Any]) -> NDArray[np.int8]:
-    """Return the code of the state in which each task left its CPU.
-
-    The bits of ``prev_state`` differ between kernels (``TASK_*`` in include/linux/sched.h); the
-    print format of sched_switch lists them.
-    """
+    """Return the code of the state in which each task left its CPU."""
+    # The bits differ between kernels (TASK_* in include/linux/sched.h): the event's format says.
     event = trace.formats["sched_switch"]
     letters = re.findall(r'\{\s*(0x[0-9a-fA-F]+|\d+)\s*,\s*"(\w)"\s*\}', event.print_format)
     codes = np.full(prev_state.size, _OTHER, np.int8)

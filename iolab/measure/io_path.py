@@ -27,8 +27,6 @@ from iolab.measure.join import first_after, last_before, unique_matches, values_
 from iolab_base.errors import CannotRunError
 from tracedat import Trace
 
-__all__ = ["SEGMENTS", "IoPath", "io_path"]
-
 Rows = NDArray[np.int64]
 
 # Points of the path in order; a segment lies between two of them.

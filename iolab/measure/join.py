@@ -9,8 +9,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["first_after", "first_equal", "last_before", "unique_matches", "values_at"]
-
 Integers = NDArray[Any]
 
 

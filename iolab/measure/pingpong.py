@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from iolab_base.errors import UserError
 from tracedat import Trace
 
-__all__ = ["PingPong", "ping_pong", "turns_by_clump"]
-
 # Half of the shortest timer tick (HZ=1000).
 _APART_NS = 500_000
 

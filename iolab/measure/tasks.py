@@ -12,18 +12,6 @@ from iolab.measure.intervals import intervals, slices, wake_event
 from iolab.measure.join import first_equal, last_before, values_at
 from tracedat import MissingEventError, Trace
 
-__all__ = [
-    "CAUSES",
-    "migration_causes",
-    "migrations",
-    "occupancy",
-    "preemptions",
-    "time_in_state",
-    "waits",
-    "waits_after_wakes",
-    "waits_by_pair",
-]
-
 # TRACE_FLAG_HARDIRQ and TRACE_FLAG_SOFTIRQ of common_flags, in include/linux/trace_events.h.
 _INTERRUPT = 0x08 | 0x10
 

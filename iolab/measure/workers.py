@@ -13,8 +13,6 @@ from iolab.measure.intervals import slices
 from iolab.measure.join import first_after, last_before, unique_matches, values_at
 from tracedat import Trace
 
-__all__ = ["flushes", "max_overlap", "work_items"]
-
 Rows = NDArray[np.int64]
 
 

@@ -27,7 +27,6 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import (
     EVERY_KERNEL,
     TWO_KERNELS,
@@ -47,11 +46,10 @@ from iolab.pathology.factors import (
     named_level,
 )
 from iolab.results import CellResult, growth
+from iolab_agent.plan import Cell, Device, FileSystem, Job, Recording
 
 if TYPE_CHECKING:
     from tracedat import Trace
-
-__all__ = ["AIO_MIGRATION"]
 
 _CPUS = 2
 _NDELAY = 41_000
@@ -125,10 +123,7 @@ _RECORDING = Recording(
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
-    """Count the thread's migrations by the path through the scheduler, and time them.
-
-    ``every_…_ns`` are quantiles of the time between successive migrations.
-    """
+    """Count the migrations by their path in the scheduler; ``every_…_ns``: time between them."""
     from iolab import measure
 
     moved = measure.migration_causes(trace)

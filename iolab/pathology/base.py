@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from iolab.agent.plan import Cell, Recording
-from iolab.jobs.table import Row
+from fiojobs import Row
 from iolab.pathology.claims import Claim, refuse
 from iolab.pathology.factors import Condition, Factor, Grid
 from iolab.pathology.interventions import (
@@ -20,6 +19,7 @@ from iolab.pathology.interventions import (
     InterventionFactor,
 )
 from iolab.results import CellResult
+from iolab_agent.plan import Cell, Recording
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of
 from iolab_base.names import one_of
@@ -50,7 +50,7 @@ EVERY_KERNEL: Final = (("5.10",), ("6.1",), ("6.8",), ("6.12",), ("7.2",))
 # size is booted once for all reports.
 NULL_BLK_MODULES: Final = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
 # A sweep requires one of these; a pathology may have more.
-REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
+_REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
 # The default notebook.
 EXPERIMENT: Final = "experiment.ipynb"
 # The factor whose level is the kernel of a treated cell's machine.
@@ -279,7 +279,7 @@ class Pathology:
         one_of(f"treatment of {what}", self.treatment, self.factors)
         for name in self.boot_factors:
             one_of(f"boot factor of {what}", name, self.factors)
-        for name in REQUIRED_PROFILES:
+        for name in _REQUIRED_PROFILES:
             refuse(name not in self.profiles, what, f"it lacks the profile {name}")
         for name, profile in self.profiles.items():
             self._check_profile(profile, f"{what}: profile {name}")

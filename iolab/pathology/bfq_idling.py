@@ -36,7 +36,6 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from iolab.agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NULL_BLK_MODULES,
@@ -57,12 +56,11 @@ from iolab.pathology.factors import (
     named_level,
 )
 from iolab.results import CellResult
+from iolab_agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from tracedat import Trace
-
-__all__ = ["BFQ_IDLING"]
 
 _WRITES = 300
 _MOST_PROCESSES = 100
@@ -141,10 +139,9 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 def _from_trace(trace: Trace) -> dict[str, float]:
     """Count the gaps of 1 ms or more in which the device idled although a request waited.
 
-    ``gap_share`` relates to the time in which the device had a request, in flight or waiting in a
-    gap; starting the next dd does not count. In ``gaps_jbd2_waits`` jbd2's request waits and dd's
-    was served last, in ``gaps_dd_waits`` vice versa. ``gaps_per_write`` is missing for the
-    scheduler "none", which shows no write of dd.
+    ``gap_share`` relates to the time in which the device had a request, in flight or waiting; the
+    start of the next dd does not count. In ``gaps_jbd2_waits`` dd's request was served last, in
+    ``gaps_dd_waits`` jbd2's. ``gaps_per_write`` is missing for "none", which shows no write of dd.
     """
     from iolab import measure
 

@@ -11,24 +11,15 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iolab.agent.plan import Cell
 from iolab.pathology.base import Machine, Pathology, Profile
 from iolab.pathology.factors import Condition
 from iolab.results import CellResult
+from iolab_agent.plan import Cell
 from iolab_base.errors import IolabError, UserError
 from tracedat import TraceError
 
 if TYPE_CHECKING:
     from tracedat import Trace
-
-__all__ = [
-    "BrokenPathologyError",
-    "blame",
-    "cell_of",
-    "machine_of",
-    "measures_of_result",
-    "measures_of_trace",
-]
 
 
 class BrokenPathologyError(UserError):

@@ -15,8 +15,6 @@ from iolab.pathology.factors import Condition
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 
-__all__ = ["Claim", "Contrast", "Scale", "limit_of", "refuse"]
-
 Contrast = Literal["ratio", "difference", "treated"]
 Scale = Literal["linear", "log"]
 
@@ -27,7 +25,7 @@ def refuse(wrong: bool, what: str, why: str) -> None:
         raise UserError(f"{what}: {why}")
 
 
-def no_effect(contrast: Contrast) -> float:
+def _no_effect(contrast: Contrast) -> float:
     """Return a contrast's default value without any effect: 1 for a ratio, else 0."""
     return 1.0 if contrast == "ratio" else 0.0
 
@@ -38,11 +36,11 @@ def limit_of(
     """Compute the limit of a claim: half-way from no effect to the published number.
 
     `published` is in the unit of the contrast; for a range, the end nearer to no effect. `without`
-    is the contrast without the effect, by default `no_effect`. For a ratio, or a treated value with
-    the scale "log", the way is halved in logarithms: a ratio of 0.579 has the limit 0.761. Raises
-    UserError for unusable numbers.
+    is the contrast without the effect, by default 1 for a ratio, else 0. For a ratio, or a treated
+    value with the scale "log", the way is halved in logarithms: a ratio of 0.579 has the limit
+    0.761. Raises UserError for unusable numbers.
     """
-    start = no_effect(contrast) if without is None else without
+    start = _no_effect(contrast) if without is None else without
     if not (math.isfinite(published) and math.isfinite(start)):
         raise UserError(f"a limit lies between two numbers, not {start} and {published}")
     if published == start:
@@ -135,7 +133,7 @@ class Claim:
     @property
     def start(self) -> float:
         """The contrast without the effect, in its unit."""
-        return no_effect(self.contrast) if self.without is None else self.without
+        return _no_effect(self.contrast) if self.without is None else self.without
 
     def _take_published_limit(self, what: str, published: float) -> None:
         """Take the limit from the published number; refuse another one without a reason."""

@@ -33,7 +33,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from iolab.agent.plan import Cell, Device, FileSystem, Group, Job, Recording
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NULL_BLK_MODULES,
@@ -54,12 +53,11 @@ from iolab.pathology.factors import (
     named_level,
 )
 from iolab.results import CellResult, growth
+from iolab_agent.plan import Cell, Device, FileSystem, Group, Job, Recording
 from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from tracedat import Trace
-
-__all__ = ["DIO_KWORKER"]
 
 # Large enough that a run does not use up its unwritten extents.
 _UNWRITTEN_MIB = 1024
@@ -170,9 +168,8 @@ _RECORDING = Recording(
 def _from_trace(trace: Trace) -> dict[str, float]:
     """Count what the report describes, per I/O completed in the trace.
 
-    The kworker wakes fio, which preempts it and sleeps again (``slept_again``: the share of such
-    stays that end so). ``stay_median_ns`` is the length of these stays, ``path_…_ns`` the mean
-    segments of an I/O's path.
+    The kworker wakes fio, which preempts it and sleeps again: ``slept_again`` is the share of such
+    stays, ``stay_median_ns`` their length, ``path_…_ns`` the mean segments of an I/O's path.
     """
     from iolab import measure
 

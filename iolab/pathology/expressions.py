@@ -24,8 +24,6 @@ from iolab.pathology.registry import named_pathologies, pathologies
 from iolab_base.errors import UserError
 from iolab_base.names import nearest, one_of
 
-__all__ = ["Question", "override", "parse_levels", "question_of"]
-
 _NUMBER: Final = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _EXPRESSION: Final = re.compile(
     rf"""(?P<measure>[A-Za-z_]\w*)

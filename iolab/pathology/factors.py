@@ -11,17 +11,6 @@ from iolab.pathology.interventions import InterventionFactor
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 
-__all__ = [
-    "CategoricalFactor",
-    "Condition",
-    "Factor",
-    "Grid",
-    "IntegerFactor",
-    "first_levels",
-    "integer_level",
-    "named_level",
-]
-
 Condition = Mapping[str, int | str | None]
 Grid = Mapping[str, tuple[int | str, ...]]
 

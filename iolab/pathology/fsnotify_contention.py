@@ -32,7 +32,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from iolab.agent.plan import Cell, Device, Job, Recording, Watch
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NULL_BLK_MODULES,
@@ -45,8 +44,7 @@ from iolab.pathology.base import (
 )
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
 from iolab.results import CellResult
-
-__all__ = ["FSNOTIFY_CONTENTION"]
+from iolab_agent.plan import Cell, Device, Job, Recording, Watch
 
 _COUNTED = ["dget_parent", "__fsnotify_parent"]
 _WATCHES = {

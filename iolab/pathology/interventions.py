@@ -5,7 +5,7 @@ A level names what is changed, several joined by ``+``:
 
 * ``NO_DELAY_DEQUEUE``, ``DELAY_DEQUEUE``: a feature of the scheduler, off or on;
 * ``preempt=full``: the preemption model;
-* ``base_slice_ns=3000000``: a setting of `iolab.agent.settings`;
+* ``base_slice_ns=3000000``: a setting of `iolab_agent.settings`;
 * ``iosched=mq-deadline``, ``iosched.slice_idle=0``: the I/O scheduler, and one of its tunables;
 * ``cpus=2``, ``highres=on``, ``nohz=off``: the virtual machine and its timers;
 * ``boot.threadirqs``, ``boot.transparent_hugepage=never``: any parameter of its command line.
@@ -19,19 +19,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from iolab.agent.plan import Cell, Device
-from iolab.agent.settings import SETTINGS
+from iolab_agent.plan import Cell, Device
+from iolab_agent.settings import SETTINGS
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
-
-__all__ = [
-    "INTERVENTION",
-    "NO_INTERVENTION",
-    "Intervention",
-    "InterventionFactor",
-    "boot_part",
-    "intervention",
-]
 
 # The factor that every pathology has, and its level where nothing is changed.
 INTERVENTION: Final = "intervention"
@@ -59,7 +50,7 @@ class Intervention:
 
     # Features of the scheduler, on or off.
     features: dict[str, bool] = field(default_factory=dict)
-    # By the names of `iolab.agent.settings`.
+    # By the names of `iolab_agent.settings`.
     settings: dict[str, int] = field(default_factory=dict)
     preemption: str = ""
     # Of every device that has one, as are its tunables.

@@ -39,22 +39,6 @@ from iolab.paths import NOTEBOOKS
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 
-__all__ = [
-    "FILES_VARIABLE",
-    "GROUP",
-    "HANDOVER_VARIABLE",
-    "PATHOLOGIES",
-    "get_pathology",
-    "handover_file",
-    "named_pathologies",
-    "notebook_path",
-    "pathologies",
-    "pathology_files",
-    "pathology_names",
-    "register",
-    "register_file",
-]
-
 # Those that come with iolab.
 PATHOLOGIES: Final[dict[str, Pathology]] = {
     p.name: p
@@ -71,15 +55,13 @@ _MODULE_PREFIX: Final = "iolab_pathology_file_"
 
 @dataclass(frozen=True)
 class _Entry:
-    """A pathology that is not built in, and the notebook and file that it came with, if any.
-
-    `notebook` is None for one of iolab's own, `file` for a pathology registered by this process or
-    its parent. `inherited`: the parent process handed it over.
-    """
+    """A pathology that is not built in, and the notebook and file that it came with, if any."""
 
     pathology: Pathology
+    # None for one of iolab's own.
     notebook: Path | None
     file: Path | None = None
+    # The parent process handed it over.
     inherited: bool = False
 
 
@@ -130,12 +112,8 @@ def register_file(path: Path | str) -> list[Pathology]:
 
 
 def _read_file(path: Path) -> list[Pathology]:
-    """Run a Python file (``.py``) and return the pathologies among its globals, in order.
-
-    Compiled anew each time: a cached ``.pyc`` of the same second would hide an edit. Its folder is
-    not importable. Raises UserError, with file and line, if it fails or defines no pathology, or
-    two of one name.
-    """
+    """Run a Python file (``.py``) and return the pathologies among its globals, in order."""
+    # Compiled anew each time: a cached .pyc of the same second would hide an edit.
     if path.suffix != ".py":
         raise UserError(f"{path} is no Python file: the file of a pathology ends with .py")
     file = str(path.resolve())
@@ -281,10 +259,7 @@ def _add(entry: _Entry) -> None:
 
 
 def _own_notebook(pathology: Pathology, folder: Path | None) -> Path | None:
-    """Return the notebook that a pathology brings along, or None for one of iolab's.
-
-    Raises UserError if it is neither beside the code in `folder` nor among iolab's.
-    """
+    """Return the notebook that a pathology brings along, or None for one of iolab's."""
     name = pathology.notebook
     if name == EXPERIMENT:
         return None
@@ -353,10 +328,7 @@ def _read_environment() -> None:
 
 
 def _read_handover(digest: str, file: Path) -> None:
-    """Register the pathologies from `handover_file` of the process that started this one.
-
-    Raises UserError if the file was changed, or is gone because that process ended.
-    """
+    """Register the pathologies from `handover_file` of the process that started this one."""
     try:
         payload = file.read_bytes()
     except OSError as error:

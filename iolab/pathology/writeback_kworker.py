@@ -44,7 +44,6 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from iolab.agent.plan import Cell, Device, FileSystem, Job, Recording
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NULL_BLK_MODULES,
@@ -64,11 +63,10 @@ from iolab.pathology.factors import (
     integer_level,
 )
 from iolab.results import CellResult
+from iolab_agent.plan import Cell, Device, FileSystem, Job, Recording
 
 if TYPE_CHECKING:
     from tracedat import Trace
-
-__all__ = ["WRITEBACK_KWORKER"]
 
 _MIB = 1 << 20
 # More than any kernel here writes in a run, shared by the jobs; and a cache's worth.
@@ -158,11 +156,7 @@ _RECORDING = Recording(
 
 
 def _from_trace(trace: Trace) -> dict[str, float]:
-    """Return the number of flush workers, at once and in all, and their time per MiB.
-
-    ``pages_per_folio`` is the mean size of the folios that the page cache allocated for the writes
-    (one page on kernels without folios); missing if it allocated none.
-    """
+    """Return the flush workers, at once and in all, their time per MiB, and a folio's pages."""
     from iolab import measure
 
     issued = trace.frame("block_rq_issue")

@@ -29,8 +29,6 @@ from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write
 
-__all__ = ["write_archives"]
-
 _VALUE = "seconds_per_io"
 _CONTROL = "control"
 
@@ -45,16 +43,15 @@ class Archive:
     level: int | str
 
 
-def pyperf_suites(data: Dataset) -> dict[tuple[str, int | str], BenchmarkSuite]:
+def _pyperf_suites(data: Dataset) -> dict[tuple[str, int | str], BenchmarkSuite]:
     """Return a suite by kernel and level: kernels by version, each with its control first.
 
     A benchmark is a condition, a run a boot, a value the seconds per I/O of one valid untraced
     cell; ``loops`` is the fewest I/Os behind a value, ``duration`` the cells' seconds. A name
     leaves out the treatment's level and first levels of categorical factors, so that a condition
-    and its control compare on every machine; the metadata have every factor. pyperf assumes
-    independent values; those of one boot are not. Raises UserError without valid cells or seconds
-    per I/O above 0, or if a condition would pool several releases, targets or clocks.
+    and its control compare on every machine; the metadata have every factor.
     """
+    # pyperf assumes independent values; those of one boot are not.
     kept = valid_cells(data.cells, _VALUE)
     good = (kept[_VALUE] > 0) & (kept[_VALUE] < math.inf)
     if not good.all():
@@ -77,8 +74,8 @@ def pyperf_suites(data: Dataset) -> dict[tuple[str, int | str], BenchmarkSuite]:
 
 
 def write_archives(data: Dataset, folder: Path) -> list[Archive]:
-    """Write ``KERNEL-control.json`` and ``KERNEL-TREATMENT-LEVEL.json`` for `pyperf_suites`."""
-    suites = pyperf_suites(data)
+    """Write ``KERNEL-control.json`` and ``KERNEL-TREATMENT-LEVEL.json`` of benchmarks."""
+    suites = _pyperf_suites(data)
     treatment = pathology_of(data.cells).treatment
     archives = []
     for kernel, level in suites:

@@ -32,16 +32,7 @@ if TYPE_CHECKING:
     from icountvm.kbuild.git import Repository
     from iolab.sweeps.bisect import Bisection, Explanation, Step
 
-__all__ = [
-    "Attribution",
-    "attribution_text",
-    "bisection_text",
-    "load_attribution",
-    "publish_attribution",
-    "write_bisection",
-]
-
-ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
+_ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
 _MOVES: Final = (*TURNS, *OTHERWISE)
 # Prefix of the gate of a cell whose switch its kernel lacks.
 _GATE: Final = "cannot run here: "
@@ -104,8 +95,8 @@ def load_attribution(folder: Path | str) -> Attribution:
         found = foreign.read_document(path, below=root)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of iolab why?") from error
-    if not isinstance(found, dict) or found.get("format") != ATTRIBUTION_FORMAT:
-        raise UserError(f"{path}: its format is not {ATTRIBUTION_FORMAT}")
+    if not isinstance(found, dict) or found.get("format") != _ATTRIBUTION_FORMAT:
+        raise UserError(f"{path}: its format is not {_ATTRIBUTION_FORMAT}")
     try:
         pathology = get_pathology(foreign.line(found["pathology"]))
         names = [foreign.line(name) for name in found["claims"]]

@@ -22,14 +22,6 @@ from iolab.stats.verdicts import verdict_table, verdict_text
 from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError
 
-__all__ = [
-    "AGREEMENTS",
-    "COMPARISON_COLUMNS",
-    "compare_clocks",
-    "compare_with_virtual",
-    "comparison_text",
-]
-
 AGREEMENTS: Final = ("agrees", "does not agree", "cannot be compared")
 
 _SIDE: Final = ("kernel", "release", "scheduler", "estimate", "low", "high", "n", "verdict")

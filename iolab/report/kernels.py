@@ -17,8 +17,6 @@ from iolab.store.kernels import KernelBuild, build_of
 from iolab_base import foreign
 from iolab_base.errors import UserError
 
-__all__ = ["KernelDifference", "differences", "kernel_document", "kernel_lines"]
-
 _FEATURES: Final = "features"
 
 

@@ -30,22 +30,6 @@ from iolab_base.errors import UserError
 from iolab_base.names import one_of
 from tracedat import Trace
 
-__all__ = [
-    "BlockView",
-    "ComparisonSection",
-    "VerdictIndex",
-    "antagonists",
-    "block_view",
-    "comparison_section",
-    "explained",
-    "publish",
-    "recorded_cells",
-    "recorded_traces",
-    "style_tables",
-    "treatment_name",
-    "verdict_index",
-]
-
 _NOTHING: Final = "These data were measured in virtual time: there is nothing to compare."
 _NO_REFERENCE: Final = (
     "This pathology has no reference data in virtual time. To compare, measure it in a virtual "

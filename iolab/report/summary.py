@@ -32,8 +32,6 @@ from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.files import atomic_write
 
-__all__ = ["plain", "summary", "write_summary"]
-
 _MEANS: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle")
 _RATIOS: Final = ("iops", "latency_p50_ns", "latency_p99_ns")
 

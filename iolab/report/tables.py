@@ -31,27 +31,8 @@ from iolab.store.dataset import Dataset, with_measure
 from iolab.store.kernels import KernelBuild
 from iolab.store.soundness import findings
 
-__all__ = [
-    "aa_check",
-    "asked_claims",
-    "control_load",
-    "effect_table",
-    "factors",
-    "invalid_cells",
-    "invalid_text",
-    "kernel_effects",
-    "level_table",
-    "machine_table",
-    "main_grid",
-    "mechanism_table",
-    "overview",
-    "spinning_text",
-    "traced_measures",
-    "unasked_claims",
-]
-
 # A core idle for at least this share of its time does not limit the control.
-IDLE_SHARE: Final = 0.05
+_IDLE_SHARE: Final = 0.05
 
 
 def overview(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild] | None = None) -> pd.DataFrame:
@@ -183,7 +164,7 @@ def control_load(cells: pd.DataFrame) -> pd.DataFrame:
     return table[[*shared_columns(cells), "idle", "n"]].assign(
         iops=mean_table(controls, "iops")["mean"],
         limit=np.select(
-            [table["idle"].isna(), table["idle"] >= IDLE_SHARE], ["unknown", "device"], "core"
+            [table["idle"].isna(), table["idle"] >= _IDLE_SHARE], ["unknown", "device"], "core"
         ),
     )
 

@@ -25,18 +25,6 @@ from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
-__all__ = [
-    "ATTRIBUTION_COLUMNS",
-    "EFFECTS",
-    "OTHERWISE",
-    "TURNS",
-    "attribution",
-    "candidates",
-    "crosses",
-    "lasting",
-    "screening",
-]
-
 # What turns a claim's verdict, and what changes its value or when it begins.
 TURNS: Final = ("removes", "restores")
 OTHERWISE: Final = ("delays", "hastens", "weakens", "strengthens")
@@ -67,12 +55,10 @@ def under(claim: Claim, level: str) -> Claim:
 
 
 def _scale(claim: Claim, baseline: float) -> float:
-    """Return the change that counts as whole, in the unit of `boot_values`.
-
-    It is the way from the baseline to the limit, or from no effect to the limit if that is longer:
-    beside a baseline near its limit, any spread would look like a cause. A limit of a treated value
-    alone says nothing of the value without an effect: 0 operations a second is none.
-    """
+    """Return the change that counts as whole, in the unit of `boot_values`."""
+    # The way from the baseline to the limit, or from no effect to it if that is longer: beside a
+    # baseline near its limit, any spread would look like a cause. A limit of a treated value alone
+    # says nothing of the value without an effect: 0 operations a second is none.
     limit = _in_logs(claim, claim.limit)
     way = abs(limit - baseline)
     if claim.contrast == "treated" and claim.published is None and claim.without is None:

@@ -34,20 +34,6 @@ from iolab.stats.unpaired import apart_from, welch_difference
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
 
-__all__ = [
-    "FEWEST",
-    "LOOKS",
-    "Judged",
-    "Look",
-    "Selected",
-    "boot_values",
-    "cells_of",
-    "judge",
-    "judge_boots",
-    "judge_selected",
-    "look_at",
-]
-
 # Two boots show too little of their spread.
 FEWEST: Final = 3
 # Prefix of the gate of a cell whose kernel or machine lacks something.

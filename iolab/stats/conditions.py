@@ -21,29 +21,6 @@ from iolab.pathology.base import Pathology
 from iolab.pathology.factors import CategoricalFactor
 from iolab_base.errors import UserError
 
-__all__ = [
-    "CONTEXT",
-    "IDENTITY",
-    "boot_means",
-    "cell_columns",
-    "comparable_cells",
-    "first_gate",
-    "in_kernel_order",
-    "join_pairs",
-    "kernel_order",
-    "kernels_of",
-    "levels_of",
-    "log_values",
-    "main_value",
-    "matched_pairs",
-    "pair_columns",
-    "pathology_of",
-    "refuse_contexts",
-    "refuse_mixture",
-    "shared_columns",
-    "valid_cells",
-]
-
 # Cells that differ in one of these are never pooled.
 CONTEXT: Final = ("pathology", "target", "clock")
 # Nor are those of one kernel that differ in one of these.

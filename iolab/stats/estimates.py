@@ -26,31 +26,13 @@ from scipy.special import stdtrit
 
 from iolab_base.errors import UserError
 
-__all__ = [
-    "CONFIDENCE",
-    "ROUNDING",
-    "Estimate",
-    "Floats",
-    "Statistic",
-    "check_confidence",
-    "crossover_interval",
-    "estimate",
-    "format_boots",
-    "from_zero",
-    "ratio_of",
-    "sign_flip",
-    "t_interval",
-    "what_is_missing",
-    "without_order",
-]
-
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE: Final = 0.95
 # A spread of logarithms below this is rounding, not spread.
 ROUNDING: Final = 1e-12
 # With fewer boots than these, the second mean would cost more than drift does.
-FEWEST_BOOTS: Final = 4
+_FEWEST_BOOTS: Final = 4
 # Sign flips are enumerated up to 2**16; more boots than that are sampled with a fixed seed.
 _EXACT_BOOTS: Final = 16
 
@@ -96,33 +78,27 @@ def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
     if what_is_missing(y):
         return mean, float("nan"), float("nan")
     error = np.std(y, ddof=1) / np.sqrt(y.size)
-    half = float(t_quantile(confidence, y.size - 1) * error)
+    half = float(_t_quantile(confidence, y.size - 1) * error)
     return mean, mean - half, mean + half
 
 
-def t_quantile(confidence: float, freedom: int) -> float:
-    """Return the quantile of Student's t that bounds its middle, as `scipy.stats.t.ppf` does.
-
-    To import scipy.stats takes a second, which verdicts do not need.
-    """
+def _t_quantile(confidence: float, freedom: int) -> float:
+    """Return what `scipy.stats.t.ppf` does, without a second for importing scipy.stats."""
     return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
-def by_order(y: Floats, order: Floats) -> bool:
-    """Return whether boots are analysed by order: at least four, not all of one order.
-
-    `y` has one value per boot, a mean of treated - control or of ln(treated/control). `order` is
-    the mean order of its pairs: 1 if treated cells came first, -1 if controls did, 0 if balanced.
-    """
-    return y.size >= FEWEST_BOOTS and bool(np.ptp(order) > 0)
+def _by_order(y: Floats, order: Floats) -> bool:
+    """Return whether boots are analysed by order: at least four, not all of one order."""
+    return y.size >= _FEWEST_BOOTS and bool(np.ptp(order) > 0)
 
 
 def without_order(y: Floats, order: Floats) -> Floats:
     """Return the boots' values without the effect of the order of their cells.
 
-    Each value less its order times the slope of values on order; unchanged if `by_order` is false.
+    Each value less its order times the slope of values on order; unchanged with fewer than four
+    boots, or if all have one order.
     """
-    if not by_order(y, order):
+    if not _by_order(y, order):
         return y
     centred = order - order.mean()
     slope = float(centred @ y) / float(centred @ centred)
@@ -132,11 +108,12 @@ def without_order(y: Floats, order: Floats) -> Floats:
 def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[float, float, float]:
     """Return the mean of both orders of pairs and the ends of its t interval, in the values' unit.
 
-    `y` and `order` have a value per boot, as for `by_order`. With one pair in each boot this is the
-    mean of the two orders' means, with the spread within the orders and n - 2 degrees of freedom.
-    Fewer than four boots, and boots of one order, are analysed as plain pairs (`t_interval`), whose
-    interval holds the drift as spread. The ends are NaN where the boots do not differ but for their
-    order. Raises UserError as `t_interval`.
+    `y` and `order` have a value per boot: the order is 1 if treated cells came first, -1 if
+    controls did, 0 if both did as often. With one pair in each boot this is the mean of the two
+    orders' means, with the spread within the orders and n - 2 degrees of freedom. Fewer than four
+    boots, and boots of one order, are analysed as plain pairs (`t_interval`), whose interval
+    holds the drift as spread. The ends are NaN where the boots do not differ but for their order.
+    Raises UserError as `t_interval`.
 
     >>> y, order = np.array([3.1, 0.9, 2.9, 1.1]), np.array([1.0, -1.0, 1.0, -1.0])
     >>> "{:.2f} [{:.2f}, {:.2f}]".format(*crossover_interval(y, order, 0.95))
@@ -145,7 +122,7 @@ def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[flo
     '2.00 [0.15, 3.85]'
     """
     _check(y, confidence)
-    if not by_order(y, order):
+    if not _by_order(y, order):
         return t_interval(y, confidence)
     alone = without_order(y, order)
     mean = float(alone.mean())
@@ -154,7 +131,7 @@ def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[flo
     n, centred = y.size, order - order.mean()
     variance = float(((alone - mean) ** 2).sum()) / (n - 2)
     share = 1 / n + float(order.mean()) ** 2 / float(centred @ centred)
-    half = t_quantile(confidence, n - 2) * float(np.sqrt(variance * share))
+    half = _t_quantile(confidence, n - 2) * float(np.sqrt(variance * share))
     return mean, mean - half, mean + half
 
 

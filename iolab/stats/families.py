@@ -20,16 +20,6 @@ from iolab.pathology.base import Pathology
 from iolab.stats.estimates import Floats
 from iolab_base.errors import UserError
 
-__all__ = [
-    "Membership",
-    "declared_claims",
-    "discoveries",
-    "family_members",
-    "holm",
-    "holm_family",
-    "measured_family",
-]
-
 
 class Membership(NamedTuple):
     """Whether a claim on a kernel was declared before measuring, and its corrected p-value."""

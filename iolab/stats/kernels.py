@@ -12,9 +12,6 @@ from iolab.stats.tables import pair_ratios
 from iolab.stats.unpaired import Difference, welch_difference
 from iolab_base.errors import UserError
 
-__all__ = ["kernel_ratio"]
-
-
 _COLUMNS = ("ratio", "low", "high", "n_base", "n_other", "p_value", "confidence", "missing")
 
 

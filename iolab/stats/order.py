@@ -9,8 +9,6 @@ import pandas as pd
 from iolab.stats.conditions import cell_columns, in_kernel_order, log_values, valid_cells
 from iolab.stats.estimates import CONFIDENCE, ROUNDING, Floats, t_interval
 
-__all__ = ["mark_outliers", "order_effect", "order_table"]
-
 
 def order_effect(cells: pd.DataFrame, value: str = "iops") -> pd.DataFrame:
     """Estimate the drift and the autocorrelation within each block.

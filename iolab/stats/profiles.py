@@ -19,8 +19,6 @@ from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 
-__all__ = ["boot_differences", "difference", "profile_differences", "subsystem_table"]
-
 _BY = ("function", "inclusive", "subsystem")
 
 

@@ -45,8 +45,6 @@ from iolab.stats.estimates import (
 )
 from iolab_base.errors import UserError
 
-__all__ = ["GROWS", "Hinge", "Knee", "Threshold", "hinge", "knee", "knee_table", "threshold"]
-
 # A curve grows where doubling the level adds at least a tenth: its slope in logarithms.
 GROWS: Final = math.log2(1.1)
 _FEWEST_LEVELS: Final = 4

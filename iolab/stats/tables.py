@@ -38,16 +38,6 @@ from iolab.stats.estimates import (
 from iolab.stats.families import family_members, holm
 from iolab.stats.unpaired import unpaired_ratios
 
-__all__ = [
-    "IOPS_LOST",
-    "crossed_cells",
-    "mean_table",
-    "pair_ratios",
-    "ratio_table",
-    "recording_cost",
-    "region_table",
-]
-
 # The ratio of IOPS below which something is lost: where two boots nearly agree, a thousandth would
 # otherwise be an effect.
 IOPS_LOST: Final = 0.99

@@ -15,8 +15,6 @@ from iolab.stats.conditions import boot_means, pathology_of
 from iolab.stats.estimates import Estimate, Floats, ratio_of, what_is_missing
 from iolab_base.errors import UserError
 
-__all__ = ["Difference", "apart_from", "unpaired_ratios", "welch_difference"]
-
 
 class Difference(NamedTuple):
     """A difference of two means with Welch's interval and p-value.

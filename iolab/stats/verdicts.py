@@ -21,14 +21,6 @@ from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
 from iolab.stats.estimates import CONFIDENCE
 from iolab.store.dataset import Dataset
 
-__all__ = [
-    "VERDICTS",
-    "rule_text",
-    "verdict_summary",
-    "verdict_table",
-    "verdict_text",
-]
-
 VERDICTS: Final = (
     *("reproduced", "not reproduced", "inconclusive"),
     *("not applicable", "not measured", "cannot run here"),

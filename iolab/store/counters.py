@@ -11,27 +11,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal
 
-from iolab.agent.fio import active_sides
 from iolab.pathology import get_pathology
 from iolab.pathology.factors import IntegerFactor
 from iolab.results import CellResult, CpuSample, growth
 from iolab.store.machine_load import LOAD_COLUMNS, load_measures
+from iolab_agent.fio import active_sides
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
-
-__all__ = [
-    "ADDED_COLUMNS",
-    "CELL_COLUMNS",
-    "LATENCY_COLUMNS",
-    "MECHANISM_COLUMNS",
-    "UNAVAILABLE_COLUMNS",
-    "check_origin",
-    "check_result",
-    "column_types",
-    "fio_measures",
-    "histogram",
-    "measures",
-]
 
 # Columns that older tables lack.
 ADDED_COLUMNS: Final = {

@@ -31,16 +31,6 @@ from iolab_base.errors import UserError
 from iolab_base.parquet import as_frame, plain_texts, read_table
 from iolab_base.reading import entries
 
-__all__ = [
-    "Dataset",
-    "MissingMeasureError",
-    "UnknownPathologyError",
-    "load",
-    "of_kernels",
-    "result_folders",
-    "with_measure",
-]
-
 # The most characters of texts in figures and captions; other texts may have a line's.
 _MOST: Final = {
     "kernel": foreign.NAME,

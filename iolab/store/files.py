@@ -24,23 +24,6 @@ from iolab_base.reading import (
     entries,
 )
 
-__all__ = [
-    "ASIDE",
-    "DIGESTS",
-    "OWN",
-    "PARTITIONS",
-    "PLANS",
-    "PROFILES",
-    "RAW",
-    "RUN",
-    "digest_in",
-    "digests_of",
-    "files_of",
-    "most_bytes",
-    "run_of",
-    "said_of",
-]
-
 # The folders that a store has in a folder of results; all others there are of sweeps.
 RAW: Final = "raw"
 ASIDE: Final = "set-aside"

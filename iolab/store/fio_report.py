@@ -12,7 +12,6 @@ from typing import Any, Final, NoReturn
 
 import pandas as pd
 
-from iolab.agent.fio import FioError, active_sides, parse_report
 from iolab.pathology import register
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.factors import CategoricalFactor
@@ -26,11 +25,10 @@ from iolab.store.counters import (
     histogram,
 )
 from iolab.store.dataset import Dataset
+from iolab_agent.fio import FioError, active_sides, parse_report
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 from iolab_base.reading import RefusedFileError, read_regular
-
-__all__ = ["UNKNOWN_KERNEL", "load_reports"]
 
 UNKNOWN_KERNEL: Final = "unknown"
 _JOB: Final = "job"

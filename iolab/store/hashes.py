@@ -29,18 +29,6 @@ from iolab_base.files import atomic_write, canonical_json, digest_file, digest_o
 from iolab_base.parquet import FILE_BYTES
 from iolab_base.reading import RefusedFileError, digest_regular, lines_of_gzip
 
-__all__ = [
-    "HASHES",
-    "HASHES_FORMAT",
-    "BlockHashes",
-    "CellHashes",
-    "cell_hashes",
-    "has_hashes",
-    "read_hashes",
-    "recorded_digest",
-    "write_hashes",
-]
-
 HASHES: Final = "hashes.jsonl.gz"
 HASHES_FORMAT: Final = "iolab-hashes/1"
 _TABLES: Final = (

@@ -10,11 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from iolab.agent.settings import preemption_models
+from iolab_agent.settings import preemption_models
 from iolab_base import foreign
 from iolab_base.errors import UserError
-
-__all__ = ["KernelBuild", "build_of", "merge_builds", "read_builds"]
 
 # Options of kernel/Kconfig.preempt and their models, the strongest first.
 _MODELS: Final = (

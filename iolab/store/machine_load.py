@@ -10,8 +10,6 @@ from typing import Any, Final, Literal
 from iolab.results import CellResult, growth
 from iolab_base import foreign
 
-__all__ = ["LOAD_COLUMNS", "load_measures"]
-
 _PRESSURES: Final = tuple(
     f"{resource}_{kind}" for resource in ("cpu", "io", "memory") for kind in ("some", "full")
 )

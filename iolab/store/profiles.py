@@ -19,8 +19,6 @@ from iolab_base.files import atomic_write
 from iolab_base.parquet import FILE_BYTES, as_frame, read_metadata, read_table
 from iolab_base.reading import read_regular
 
-__all__ = ["ProfileStore", "RefusedProfileError"]
-
 _PROFILE, _EVENTS = _ENDS = (".parquet", ".events.parquet")
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import tracedat
-from iolab.agent.plan import Cell
 from iolab.blocks import Block
 from iolab.results import MOST_CPUS, CellResult, cell_bytes, pages_bytes, result_bytes
 from iolab.store.counters import check_origin, check_result
@@ -30,12 +29,11 @@ from iolab.store.files import (
     run_of,
     said_of,
 )
+from iolab_agent.plan import Cell
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, digest_of, scratch_dir
 from iolab_base.reading import open_regular, part, read_gzip, read_regular
-
-__all__ = ["STORE_FORMAT", "RawStore", "block_key", "named_blocks"]
 
 STORE_FORMAT: Final = "iolab-store/1"
 _CONSOLE: Final = "console.txt"

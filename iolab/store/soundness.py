@@ -17,19 +17,11 @@ from iolab_base import foreign
 from iolab_base.errors import IolabError
 from iolab_base.files import digest_of
 
-__all__ = [
-    "BlockState",
-    "block_state",
-    "block_states",
-    "findings",
-    "machine_gates",
-]
-
 _KINDS = {"what": str, "found": str, "good": bool, "needed": bool}
 
 
 def findings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the findings of `iolab.agent.preflight`; [] for a virtual machine."""
+    """Return the findings of `iolab_agent.preflight`; [] for a virtual machine."""
     found = facts.get("preflight", [])
     if not isinstance(found, list) or not all(_is_one(entry) for entry in found):
         raise IolabError("the findings of the machine are malformed")

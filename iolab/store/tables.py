@@ -19,6 +19,8 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
+import fiojobs
+import iolab_agent
 import tracedat
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.calls import (
@@ -48,25 +50,15 @@ from iolab_base.files import atomic_write, canonical_json, digest_of, scratch_di
 from iolab_base.parquet import FILE_BYTES, plain_texts, read_table
 from iolab_base.reading import digest_regular, read_regular
 
-__all__ = [
-    "block_rows",
-    "block_tables",
-    "canonical_lines",
-    "kept_hashes",
-    "kept_tables",
-    "read_blocks",
-    "table_columns",
-    "write_tables",
-]
-
 _NAMES: Final = ("cells", "latency", "mechanism")
 # The modules that determine the numbers and texts of tables.
 _MAKERS: Final = {
     Path(str(tracedat.__file__)).parent: ("*.py",),
     Path(foreign.__file__).parent: ("foreign.py", "parquet.py"),
+    Path(iolab_agent.__file__).parent: ("plan*.py",),
+    Path(fiojobs.__file__).parent: ("table.py",),
     Path(__file__).parents[1]: (
-        *("agent/plan*.py", "blocks.py", "jobs/table.py", "measure/*.py", "pathology/*.py"),
-        "results.py",
+        *("blocks.py", "measure/*.py", "pathology/*.py", "results.py"),
         "store/*.py",
     ),
 }

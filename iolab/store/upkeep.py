@@ -21,18 +21,6 @@ from iolab.store.soundness import BlockState, block_state, block_states
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 
-__all__ = [
-    "Garbage",
-    "Inspection",
-    "Merged",
-    "TablesState",
-    "differing_files",
-    "find_garbage",
-    "inspect_folder",
-    "merge_store",
-    "remove_garbage",
-]
-
 # A sweep's stages are the deepest: PATHOLOGY/why-KERNEL/screening.
 _DEPTH: Final = 3
 

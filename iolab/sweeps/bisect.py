@@ -23,15 +23,6 @@ from iolab.sweeps.trees import JudgedTree
 from iolab.sweeps.why import WhyRequest, find_causes
 from iolab_base.errors import CannotRunError, UserError
 
-__all__ = [
-    "Bisection",
-    "Explanation",
-    "Step",
-    "bisect",
-    "explain",
-    "judge_patches",
-]
-
 _log = logging.getLogger(__name__)
 
 OnStep = Callable[["Step"], None]

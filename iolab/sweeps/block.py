@@ -39,18 +39,6 @@ if TYPE_CHECKING:
     from guestprof.observation import Observation
     from iolab.store.profiles import ProfileStore
 
-__all__ = [
-    "Observed",
-    "measure_block",
-    "observation_of",
-    "observed_cells",
-    "prepare_observer",
-    "read_block",
-    "run_on",
-    "target_of",
-    "write_block",
-]
-
 _log = logging.getLogger(__name__)
 _ALL = "all"
 _NO_GUEST = "a real machine cannot be observed from outside"

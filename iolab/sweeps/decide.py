@@ -35,8 +35,6 @@ from iolab.sweeps.request import (
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write, canonical_json
 
-__all__ = ["Decisions", "decide"]
-
 _log = logging.getLogger(__name__)
 
 _UNMEASURED: Final = Judged(

@@ -23,16 +23,6 @@ from iolab.sweeps.pool import usable_cores
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, digest_of, locked
 
-__all__ = [
-    "Forecast",
-    "Took",
-    "expected_s",
-    "forecast",
-    "in_order",
-    "measured_here",
-    "note_duration",
-]
-
 # As 90 blocks of the profile study took on two cores of 2026, each with a core of its own: 13 s and
 # 2.7 s for each cell with a job of 0.5 s, 2.5 s for each cell that is a number of writes.
 _BOOT_S: Final = 13.0

@@ -32,14 +32,6 @@ if TYPE_CHECKING:
     from guestprof.profile import Profile as CostProfile
     from iolab.store.dataset import Dataset
 
-__all__ = [
-    "Judgement",
-    "Judging",
-    "Verdict",
-    "judge_kernel",
-    "observe_kernel",
-]
-
 Verdict = Literal["good", "bad", "untestable"]
 _log = logging.getLogger(__name__)
 

@@ -25,17 +25,6 @@ from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of, write_output
 
-__all__ = [
-    "Case",
-    "CaseAnswer",
-    "Expected",
-    "answered",
-    "of_lock",
-    "outcome_of",
-    "read_lock",
-    "write_lock",
-]
-
 # The lock's file name in a repository.
 LOCK: Final = "iolab.lock"
 _FORMAT: Final = "iolab-lock/1"

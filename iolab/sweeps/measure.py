@@ -27,17 +27,6 @@ from iolab.sweeps.request import Request
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import locked, remove_abandoned
 
-__all__ = [
-    "Measured",
-    "block_job",
-    "blocks_to_measure",
-    "check_room",
-    "measure",
-    "measure_blocks",
-    "missing_blocks",
-    "store_locked",
-]
-
 _log = logging.getLogger(__name__)
 # Opens a place by its address, for blocks that are measured into a store.
 _OpenPlace = Callable[[str, Sequence[Block], RawStore], AbstractContextManager[pool.JobPlace]]

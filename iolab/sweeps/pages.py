@@ -38,16 +38,6 @@ from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, scratch_dir, short_dir
 from iolab_base.names import one_of
 
-__all__ = [
-    "Page",
-    "handed_over",
-    "html_page",
-    "make_page",
-    "make_pages",
-    "make_why_page",
-    "script_hashes_of",
-]
-
 _POLL_S: Final = 0.05
 # The error that `make_pages` returns has what papermill logs about a failed page.
 logging.getLogger("papermill").addHandler(logging.NullHandler())

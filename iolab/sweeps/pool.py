@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import mean
 from typing import IO, Any, Final, Protocol
 
-from iolab.agent.proc import text_of
 from iolab.sweeps.programs import (
     Failure,
     end_all,
@@ -23,22 +22,10 @@ from iolab.sweeps.programs import (
     program_environment,
     signals_held,
 )
+from iolab_agent.proc import text_of
 from iolab_base.files import remove_short_dirs
 from iolab_base.process import kill_group, start
 from tracedat import free_bytes
-
-__all__ = [
-    "MACHINE_BYTES",
-    "BlockJob",
-    "JobPlace",
-    "LocalPlace",
-    "OnEnd",
-    "OnProgress",
-    "Progress",
-    "default_jobs",
-    "run_jobs_in",
-    "usable_cores",
-]
 
 # The files of one virtual machine at work: its image, its channel, and the block's results.
 MACHINE_BYTES: Final = 512 << 20

@@ -7,11 +7,11 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fiojobs import Row
 from icountvm.catalogue import CATALOGUE
 from icountvm.kernels import cached_kernel
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.jobs.table import Row
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
@@ -26,8 +26,6 @@ from iolab.sweeps.request import (
     sweep_label,
 )
 from iolab_base.errors import CannotRunError, UserError
-
-__all__ = ["PathologyPreview", "SweepStatus", "preview_sweep", "sweep_status"]
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,6 @@ from iolab.interrupts import forget_interrupt
 from iolab_base.errors import IolabError
 from iolab_base.process import kill_group
 
-__all__ = [
-    "Failure",
-    "end_all",
-    "end_processes",
-    "error_said",
-    "open_log",
-    "program_environment",
-    "run_saying",
-    "signals_held",
-]
-
 # Bytes of a program's output that are read.
 _MOST: Final = 1 << 20
 _POLL_S: Final = 0.02

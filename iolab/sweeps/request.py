@@ -15,9 +15,6 @@ from icountvm.guest_programs import guest_program
 from icountvm.image import ensure_image
 from icountvm.kernels import check_name
 from icountvm.toolbox import ensure_toolbox
-from iolab.agent.fio import fio_argv, job_files
-from iolab.agent.plan import FioJob, OpenJob
-from iolab.agent.workplace import Workplace
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
@@ -32,27 +29,17 @@ from iolab.targets import Target, real_target
 from iolab.targets.place import Place
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare
+from iolab_agent.fio import fio_argv, job_files
+from iolab_agent.plan import FioJob, OpenJob
+from iolab_agent.workplace import Workplace
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.names import one_of
 from iolab_base.process import Result, run
 
-__all__ = [
-    "PathologyPlan",
-    "Request",
-    "check_job",
-    "check_request",
-    "chosen_pathologies",
-    "condition_profile",
-    "plan_blocks",
-    "plan_sweep",
-    "requested_profile",
-    "sweep_label",
-]
-
 _log = logging.getLogger(__name__)
 
 # More than any interval needs; a typo would fill the disk.
-MOST_BOOTS = 1000
+_MOST_BOOTS = 1000
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|ws|wss)://[^\s/]+:[0-9]{1,5}")
 
 
@@ -90,8 +77,8 @@ def check_request(request: Request) -> None:
     """Check that a request's options exist and go together, without asking another machine."""
     if request.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {request.jobs}")
-    if request.boots is not None and not 1 <= request.boots <= MOST_BOOTS:
-        raise UserError(f"--boots must be 1-{MOST_BOOTS}, not {request.boots}")
+    if request.boots is not None and not 1 <= request.boots <= _MOST_BOOTS:
+        raise UserError(f"--boots must be 1-{_MOST_BOOTS}, not {request.boots}")
     if request.seed < 0:
         raise UserError(f"--seed must be 0 or more, not {request.seed}")
     check_clock(request.clock)

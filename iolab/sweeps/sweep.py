@@ -33,8 +33,6 @@ from iolab.sweeps.request import PathologyPlan, Request, check_request, plan_swe
 from iolab_base import foreign
 from iolab_base.files import atomic_write
 
-__all__ = ["Outcome", "run_sweep", "start_page"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -31,8 +31,6 @@ from iolab.targets.vm import own_identity
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json, digest_of, locked
 
-__all__ = ["JudgedTree", "instruments", "judge_here", "judged_tree"]
-
 _log = logging.getLogger(__name__)
 
 _NEEDED_BYTES: Final = 1 << 30

@@ -35,22 +35,6 @@ from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import cache_dir, scratch_dir
 from iolab_base.names import one_of
 
-__all__ = [
-    "LATENCIES",
-    "CheckedBlock",
-    "CheckedCell",
-    "Choice",
-    "ChosenBlock",
-    "NothingComparedError",
-    "block_values",
-    "choose_blocks",
-    "compare_block",
-    "different_values",
-    "expected_seconds",
-    "read_sources",
-    "verify_blocks",
-]
-
 _log = logging.getLogger(__name__)
 
 # The parts of a target's identity, in words. Where a kernel comes from does not change its bytes.

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 import pandas as pd
 
-from iolab.agent.plan import Cell
-from iolab.agent.settings import preemption_models
 from iolab.pathology import named_pathologies
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
@@ -45,19 +43,11 @@ from iolab.sweeps.request import (
     condition_profile,
     plan_blocks,
 )
+from iolab_agent.plan import Cell
+from iolab_agent.settings import preemption_models
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json
 from iolab_base.names import one_of
-
-__all__ = [
-    "CONFIRMING_BOOTS",
-    "Why",
-    "WhyRequest",
-    "find_causes",
-    "fixed_switches",
-    "switches",
-    "why_request",
-]
 
 _log = logging.getLogger(__name__)
 
@@ -366,7 +356,7 @@ _IO_SCHEDULERS: Final = ("none", "mq-deadline", "bfq", "kyber")
 
 def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> list[str]:
     """Return the interventions to try on a kernel, each changing one thing."""
-    # `facts` are those of `iolab.agent.facts.collect`; `machine` is None for a real one, whose boot
+    # `facts` are those of `iolab_agent.facts.collect`; `machine` is None for a real one, whose boot
     # is left alone. They are: every scheduler feature inverted, every other preemption model, every
     # setting at a quarter and four times its value (or toggled), the I/O schedulers of the devices
     # of `cell`, and for a virtual machine its timers, tick and CPUs.

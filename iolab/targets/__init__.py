@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from iolab.agent.plan import Plan
+from iolab_agent.plan import Plan
 from iolab_base.errors import UserError
 
 if TYPE_CHECKING:

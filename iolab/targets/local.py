@@ -10,15 +10,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from iolab.agent.detached import state_of
-from iolab.agent.facts import survey
-from iolab.agent.trusted import check_private, private_folder
 from iolab.targets.real import RUNS, RealTarget, agent_words, checked_survey
+from iolab_agent.detached import state_of
+from iolab_agent.facts import survey
+from iolab_agent.trusted import check_private, private_folder
 from iolab_base.errors import UserError, error_of
 from iolab_base.files import atomic_write
 from iolab_base.process import CommandError, run
-
-__all__ = ["LocalTarget"]
 
 _POLL_S = 0.5
 _PYPERF_S = 60.0

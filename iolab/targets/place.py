@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from iolab.agent.plan import Cell, Device, FileSystem, Plan, in_memory, needs_guest
+from iolab_agent.plan import Cell, Device, FileSystem, Plan, in_memory, needs_guest
 from iolab_base.errors import CannotRunError
-
-__all__ = ["MADE", "Place"]
 
 MADE = ("zram", "brd", "loop")
 

@@ -13,17 +13,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.plan import Plan, needs_guest
 from iolab.blocks import encode_plan, plan_bytes
 from iolab.results import MOST_CPUS, result_bytes
 from iolab.targets.place import MADE
 from iolab.targets.shipped import agent_archive, agent_digest
+from iolab_agent.plan import Plan, needs_guest
 from iolab_base import foreign
 from iolab_base.errors import BusyError, IolabError, error_of
 from iolab_base.files import digest_of, scratch_dir
 from iolab_base.reading import CONSOLE_BYTES, DOCUMENT_BYTES
-
-__all__ = ["RUNS", "RealTarget", "agent_ending", "agent_words", "checked_survey"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +37,7 @@ _WAIT_S = 5.0
 _NO_IDENTITY = ("kinds", "lacks", "uid")
 
 
-def run_bytes(plan: Plan, cpus: int) -> dict[str, int]:
+def _run_bytes(plan: Plan, cpus: int) -> dict[str, int]:
     """Return the most bytes of each file that a run of a plan may leave, relative to its folder."""
     results = result_bytes(plan, cpus)
     own = {name: results.pop(name) for name in ("agent.json", "console.txt")}
@@ -52,7 +50,7 @@ class RealTarget(ABC):
     kind: str
     # Names it in sentences.
     where: str
-    # Its survey (`iolab.agent.facts.survey`).
+    # Its survey (`iolab_agent.facts.survey`).
     facts: dict[str, Any]
 
     @property
@@ -121,7 +119,7 @@ class RealTarget(ABC):
                 self.send(folder, "plan.json", plan_bytes(plan))
                 self.agent(folder, "begin", folder)
             self._follow(folder, plan, progress)
-            self.fetch(folder, run_bytes(plan, self.facts["cpus"]), work)
+            self.fetch(folder, _run_bytes(plan, self.facts["cpus"]), work)
             results = work / "results"
             try:
                 self._check_ending(work)
@@ -223,7 +221,7 @@ class RealTarget(ABC):
 
     @abstractmethod
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
-        """Return a run's state (see `iolab.agent.detached`) and its output from `offset` on."""
+        """Return a run's state (see `iolab_agent.detached`) and its output from `offset` on."""
 
     @abstractmethod
     def rest(self) -> None:

@@ -21,26 +21,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import iolab_agent
 import iolab_base
 from icountvm.cpio import Entry
 from icountvm.elf import Needs, needs
-from iolab.agent.plan import Plan, programs_of
-from iolab.agent.plan_work import PROGRAMS, Program
+from iolab_agent.plan import Plan, programs_of
+from iolab_agent.plan_work import PROGRAMS, Program
 from iolab_base.code import code_of
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_file
 from iolab_base.process import run
 
-__all__ = ["Shipped", "agent_archive", "agent_digest", "program", "program_entries", "ship"]
-
-_AGENT = Path(__file__).resolve().parents[1] / "agent"
+_AGENT = Path(iolab_agent.__file__).resolve().parent
 _BASE = Path(iolab_base.__file__).resolve().parent
 # Any Python must be able to read it, so that an old one prints what is wrong.
 _MAIN = """import sys
 if sys.version_info < (3, 9):
     sys.stderr.write("iolab-agent: Python 3.9 is needed, this is %d.%d\\n" % sys.version_info[:2])
     sys.exit(3)
-from iolab.agent.__main__ import main
+from iolab_agent.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -61,16 +60,14 @@ def agent_archive() -> bytes:
     # Only code is shipped, without docstrings and comments: editing them changes neither the agent
     # nor the keys of the results, which depend on it.
     shared = [_BASE / "errors.py", _BASE / "process.py"]
-    places = {"iolab/agent": sorted(_AGENT.glob("*.py")), "iolab_base": shared}
+    places = {"iolab_agent": sorted(_AGENT.glob("*.py")), "iolab_base": shared}
     members = {
         f"{place}/{path.name}": code_of(path.read_text("utf-8"))
         for place, paths in places.items()
         for path in paths
     }
-    # Not the package's own: its public names are not the agent's, and each byte that the agent
-    # unpacks shifts the counted clock.
-    members |= {"iolab/__init__.py": "", "iolab_base/__init__.py": ""}
-    members["__main__.py"] = _MAIN
+    # Not the package's own: each byte that the agent unpacks shifts the counted clock.
+    members |= {"iolab_base/__init__.py": "", "__main__.py": _MAIN}
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(members):

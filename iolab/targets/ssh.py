@@ -30,8 +30,6 @@ from iolab_base.files import short_dir
 from iolab_base.process import kill_group, start
 from iolab_base.tars import TarError, tar_bytes, unpack
 
-__all__ = ["HostKeyError", "LostError", "SshTarget"]
-
 _log = logging.getLogger(__name__)
 
 _ADDRESS = re.compile(

@@ -16,19 +16,17 @@ from icountvm.guest_programs import compress_trace
 from icountvm.image import Image
 from icountvm.kernels import remember_kernel_facts
 from icountvm.qemu import GuestError
-from iolab.agent.plan import Cell, Plan
 from iolab.blocks import plan_bytes
 from iolab.results import result_bytes
 from iolab.targets.real import agent_ending
 from iolab.targets.shipped import agent_archive, agent_digest, program_entries
+from iolab_agent.plan import Cell, Plan
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import canonical_json, digest_file, scratch_dir
 
 if TYPE_CHECKING:
     from guestprof.observation import Observation
-
-__all__ = ["VmTarget", "own_identity", "prepare"]
 
 # Bytes of a physical sector of the disks that get a copy of a fresh XFS.
 _SECTORS = {"null_blk": 4096, "scsi_debug": 512}
@@ -103,11 +101,11 @@ def _agent_work(plan: Plan) -> Work:
         Entry.file("iolab/file_systems", "".join(sorted(_file_systems(plan))).encode()),
         *program_entries(plan),
     ]
-    return Work(agent_archive(), "iolab.agent.guest", files)
+    return Work(agent_archive(), "iolab_agent.guest", files)
 
 
 def _file_systems(plan: Plan) -> set[str]:
-    """Return a line for each shape of a plan's XFS on new disks (`iolab.agent.filesystem`)."""
+    """Return a line for each shape of a plan's XFS on new disks (`iolab_agent.filesystem`)."""
     lines = set()
     for cell in plan.cells:
         devices = {device.name: device for device in cell.devices}

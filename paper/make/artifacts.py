@@ -27,8 +27,6 @@ from iolab_base.files import atomic_write
 from paper.make.documents import renew
 from paper.make.results import collect, write_results
 
-__all__ = ["PAPER", "collect_results", "draw"]
-
 PAPER = Path(__file__).resolve().parents[1]
 # In a folder of results or the one above it: the command that measured them, in one line.
 COMMAND = "command.txt"

@@ -21,21 +21,6 @@ from iolab.store.dataset import load, result_folders, with_measure
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
 
-__all__ = [
-    "CAUSES",
-    "CLAIMS",
-    "PATHOLOGIES_PAGE",
-    "README",
-    "RULES",
-    "causes",
-    "claims",
-    "fill",
-    "renew",
-    "rules",
-    "thresholds",
-    "verdicts",
-]
-
 _ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"

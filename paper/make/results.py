@@ -31,8 +31,6 @@ from iolab_base.errors import UserError
 from iolab_base.files import atomic_write, digest_of
 from iolab_base.reading import read_regular
 
-__all__ = ["FORMAT", "SCHEMA", "Measured", "check", "collect", "read_results", "write_results"]
-
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
 FORMAT: Final = "iolab-results/6"
 

@@ -19,8 +19,6 @@ from iolab_base.files import atomic_write
 from paper.make.artifacts import PAPER
 from paper.make.results import read_results
 
-__all__ = ["build", "literals", "macros"]
-
 _DIGITS: Final = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 _SOURCES: Final = ("iolab.typ", "parts.typ")
 _EXPLAINED: Final = "not_results.toml"

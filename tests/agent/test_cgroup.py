@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import cgroup
-from iolab.agent.cgroup import make_cgroup, mount_point, root_of, shares_of, values_of
-from iolab.agent.journal import Journal, restore
-from iolab.agent.plan import Group
+from iolab_agent import cgroup
+from iolab_agent.cgroup import make_cgroup, mount_point, root_of, shares_of, values_of
+from iolab_agent.journal import Journal, restore
+from iolab_agent.plan import Group
 from iolab_base.errors import CannotRunError
 from iolab_base.process import start
 from tests.support.needs import lack

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iolab.agent.cgroup_files import cores_of, fault_of, kernel_text, properties_of
+from iolab_agent.cgroup_files import cores_of, fault_of, kernel_text, properties_of
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from iolab.agent import block, named
-from iolab.agent.claim import check_places, claimed
-from iolab.agent.facts import survey
-from iolab.agent.journal import JOURNALS
-from iolab.agent.named import DeviceInUseError
-from iolab.agent.plan_reader import parse_plan
+from iolab_agent import block, named
+from iolab_agent.claim import check_places, claimed
+from iolab_agent.facts import survey
+from iolab_agent.journal import JOURNALS
+from iolab_agent.named import DeviceInUseError
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 from iolab_base.process import CommandError, run
 from tests.support.loops import digest, loop_device

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.copies import (
+from iolab_agent.copies import (
     CopyError,
     copies_gates,
     copy_files,
@@ -16,7 +16,7 @@ from iolab.agent.copies import (
     parse_output,
     run_copies,
 )
-from iolab.agent.plan import Copies
+from iolab_agent.plan import Copies
 from iolab_base.process import start
 from tests.support import plans
 
@@ -116,7 +116,7 @@ def test_a_dd_that_fails_is_quoted(tmp_path: Path) -> None:
 
 
 def test_a_dd_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("iolab.agent.copies._START_S", 0.2)
+    monkeypatch.setattr("iolab_agent.copies._START_S", 0.2)
     started: list[int] = []
 
     def watched(*arguments: Any, **options: Any) -> Any:
@@ -124,7 +124,7 @@ def test_a_dd_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         started.append(process.pid)
         return process
 
-    monkeypatch.setattr("iolab.agent.copies.start", watched)
+    monkeypatch.setattr("iolab_agent.copies.start", watched)
     # Opening it waits for a reader, who never comes.
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CopyError, match="dd did not end in time"):

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.detached import state_of
-from iolab.agent.journal import JOURNALS
 from iolab.targets.shipped import agent_archive
+from iolab_agent.detached import state_of
+from iolab_agent.journal import JOURNALS
 from tests.support.needs import lack, needs
 from tests.support.plans import copies, job
 from tests.support.plans import plan_document as plan_of
@@ -28,8 +28,8 @@ pytestmark = needs("root", "fio")
 _ENDED_AS_IT_RESTORES = """
 import os, signal, sys
 from pathlib import Path
-from iolab.agent import block
-from iolab.agent.plan_reader import load_plan
+from iolab_agent import block
+from iolab_agent.plan_reader import load_plan
 
 def ended(path):
     block.restore = restore

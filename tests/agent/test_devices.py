@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.devices import make_brd, make_device, make_zram, schedule
-from iolab.agent.journal import Journal, restore
-from iolab.agent.plan import Device
+from iolab_agent.devices import make_brd, make_device, make_zram, schedule
+from iolab_agent.journal import Journal, restore
+from iolab_agent.plan import Device
 from iolab_base.errors import CannotRunError
 from tests.support.needs import lack, needs
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import facts
-from iolab.agent.facts import build_id, collect, kernel_options
+from iolab_agent import facts
+from iolab_agent.facts import build_id, collect, kernel_options
 from iolab_base.errors import CannotRunError
 from tests.support.needs import lack, needs
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.fio import (
+from iolab.store.counters import histogram, measures
+from iolab_agent.fio import (
     FioError,
     fio_argv,
     job_files,
@@ -21,10 +22,9 @@ from iolab.agent.fio import (
     start_fio,
     unexpected_files,
 )
-from iolab.agent.journal import Journal, restore
-from iolab.agent.plan import FioJob, Job, OpenJob, Section
-from iolab.agent.workplace import Workplace
-from iolab.store.counters import histogram, measures
+from iolab_agent.journal import Journal, restore
+from iolab_agent.plan import FioJob, Job, OpenJob, Section
+from iolab_agent.workplace import Workplace
 from iolab_base.errors import CannotRunError
 from iolab_base.process import kill_group, run
 from tests.support import plans
@@ -210,7 +210,7 @@ def test_sections_of_an_open_job_have_their_own_files_and_options(tmp_path: Path
 def test_a_job_runs_in_an_empty_folder_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("iolab.agent.fio.RUN", tmp_path)
+    monkeypatch.setattr("iolab_agent.fio.RUN", tmp_path)
     monkeypatch.chdir(tmp_path)
     precious = tmp_path / "precious"
     precious.write_text("text")

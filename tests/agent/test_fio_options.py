@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iolab.agent.fio_options import ENGINES, GRAMMARS, ends_of, faults_of, memory_of
+from iolab_agent.fio_options import ENGINES, GRAMMARS, ends_of, faults_of, memory_of
 from tests.support.needs import needs
 
 # Values of each grammar, by one of its options; with blanks between them.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import guest
+from iolab_agent import guest
 
 
 @pytest.fixture

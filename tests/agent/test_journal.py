@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import journal
-from iolab.agent.journal import Journal, machine_lock, pending, restore
-from iolab.agent.settings import SettingError, change, read
+from iolab_agent import journal
+from iolab_agent.journal import Journal, machine_lock, pending, restore
+from iolab_agent.settings import SettingError, change, read
 from iolab_base.errors import BusyError, IolabError, UserError
 from tests.base.test_files import small_disk
 from tests.support.needs import need
@@ -28,8 +28,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CHANGER = """
 import random, sys
 from pathlib import Path
-from iolab.agent.journal import Journal, restore
-from iolab.agent.settings import change
+from iolab_agent.journal import Journal, restore
+from iolab_agent.settings import change
 folder = Path(sys.argv[1])
 chance = random.Random(int(sys.argv[2]))
 settings = sorted(folder.glob("setting*"))
@@ -341,7 +341,7 @@ def test_what_another_user_may_have_planted_is_not_acted_on(
 _HOLDER = """
 import sys
 from pathlib import Path
-from iolab.agent import journal
+from iolab_agent import journal
 journal._LOCK = Path(sys.argv[1])
 with journal.machine_lock():
     print("ready", flush=True)

@@ -5,7 +5,7 @@ import os
 from contextlib import closing
 from pathlib import Path
 
-from iolab.agent.kernel_log import KernelLog
+from iolab_agent.kernel_log import KernelLog
 
 # A program's line (facility 1), an error with a key, a notice, a warning.
 _RECORDS = (

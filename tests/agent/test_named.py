@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import named
-from iolab.agent.journal import Journal, restore
-from iolab.agent.named import (
+from iolab_agent import named
+from iolab_agent.journal import Journal, restore
+from iolab_agent.named import (
     DeviceInUseError,
     beneath,
     check_size,

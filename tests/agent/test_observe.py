@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from iolab.agent import observe
-from iolab.agent.observe import (
+from iolab_agent import observe
+from iolab_agent.observe import (
     Cost,
     Others,
     _tasks,
@@ -24,7 +24,7 @@ from iolab.agent.observe import (
     realtime_priority,
     sample,
 )
-from iolab.agent.proc import is_kernel_thread, processes, stat_of
+from iolab_agent.proc import is_kernel_thread, processes, stat_of
 from iolab_base.errors import CannotRunError
 from iolab_base.process import kill_group, start
 from tests.support.needs import lack, wants

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iolab.agent.plan import FORMAT, Job
-from iolab.agent.plan_reader import load_plan, parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES
+from iolab_agent.plan import FORMAT, Job
+from iolab_agent.plan_reader import load_plan, parse_plan
 from iolab_base.errors import UserError
 from tests.support.plans import copies_cell, job, null_blk_cell, open_job, program_cell
 from tests.support.plans import plan_document as plan_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Device, FileSystem, stored_by
-from iolab.agent.plan_devices import check_devices
+from iolab_agent.plan import Device, FileSystem, stored_by
+from iolab_agent.plan_devices import check_devices
 from iolab_base.errors import UserError
 
 _A = Device("a", "null_blk", 64)

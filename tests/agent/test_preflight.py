@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from iolab.agent import preflight
-from iolab.agent.preflight import Preflight
+from iolab_agent import preflight
+from iolab_agent.preflight import Preflight
 
 _SPIN = "import os\nos.sched_setaffinity(0, {0})\nprint(flush=True)\nwhile True: pass"
 

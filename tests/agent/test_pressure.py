@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import pressure
-from iolab.agent.pressure import core_idle, machine_pressure, of_group
+from iolab_agent import pressure
+from iolab_agent.pressure import core_idle, machine_pressure, of_group
 
 # Of 6.1; 5.10 has no line "full" for cpu.
 _PSI = "some avg10=0.12 avg60=0.00 avg300=0.00 total={}\nfull avg10=0.00 avg60=0.00 total={}\n"

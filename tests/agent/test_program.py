@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from iolab.agent import program as program_module
-from iolab.agent.journal import Journal, restore
-from iolab.agent.plan import Cell
-from iolab.agent.plan_work import Program
-from iolab.agent.program import (
+from iolab_agent import program as program_module
+from iolab_agent.journal import Journal, restore
+from iolab_agent.plan import Cell
+from iolab_agent.plan_work import Program
+from iolab_agent.program import (
     RunningProgram,
     pause,
     printed_value,
     program_gates,
     refuse_outside_a_guest,
 )
-from iolab.agent.undo import MARK
-from iolab.agent.workplace import Workplace
+from iolab_agent.undo import MARK
+from iolab_agent.workplace import Workplace
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.process import CommandError, kill_group, start
 from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
@@ -38,11 +38,11 @@ _CPU = min(os.sched_getaffinity(0))
 _AGENT = """
 import os, sys, time
 from pathlib import Path
-from iolab.agent.journal import Journal
-from iolab.agent.plan import Cell
-from iolab.agent.plan_work import Program
-from iolab.agent.program import RunningProgram
-from iolab.agent.workplace import Workplace
+from iolab_agent.journal import Journal
+from iolab_agent.plan import Cell
+from iolab_agent.plan_work import Program
+from iolab_agent.program import RunningProgram
+from iolab_agent.workplace import Workplace
 folder, os.environ["IOLAB_RUN"], cpu = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 place = Workplace([], folder / "program", None, cpu, None)
 program = Program(["/bin/sh", "-c", "setsid sleep 1000 & sleep 1000 & wait"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import settings
-from iolab.agent.journal import Journal, restore
-from iolab.agent.named import beneath, disks_beneath
-from iolab.agent.settings import change_settings, irqs_of, pin_governor_and_irqs
+from iolab_agent import settings
+from iolab_agent.journal import Journal, restore
+from iolab_agent.named import beneath, disks_beneath
+from iolab_agent.settings import change_settings, irqs_of, pin_governor_and_irqs
 from iolab_base.errors import CannotRunError
 from tests.support.needs import needs, wants
 

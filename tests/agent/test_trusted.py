@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import devices
-from iolab.agent.journal import Journal, restore
-from iolab.agent.plan import Device
-from iolab.agent.trusted import resolved, trusted_folder
+from iolab_agent import devices
+from iolab_agent.journal import Journal, restore
+from iolab_agent.plan import Device
+from iolab_agent.trusted import resolved, trusted_folder
 from iolab_base.errors import UserError
 from tests.support.needs import needs, wants
 

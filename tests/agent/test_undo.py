@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent import undo
-from iolab.agent.cgroup import make_v1_cgroup, root_of
-from iolab.agent.devices import make_device, make_zram
-from iolab.agent.filesystem import mount_kernels
-from iolab.agent.journal import FILES, Journal, restore
-from iolab.agent.named import identity_of
-from iolab.agent.plan import Device, Group, Recording
-from iolab.agent.recording import Recorder, tracefs
-from iolab.agent.undo import MARK
+from iolab_agent import undo
+from iolab_agent.cgroup import make_v1_cgroup, root_of
+from iolab_agent.devices import make_device, make_zram
+from iolab_agent.filesystem import mount_kernels
+from iolab_agent.journal import FILES, Journal, restore
+from iolab_agent.named import identity_of
+from iolab_agent.plan import Device, Group, Recording
+from iolab_agent.recording import Recorder, tracefs
+from iolab_agent.undo import MARK
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.process import kill_group, start
 from tests.base.test_files import small_disk

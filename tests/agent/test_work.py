@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.journal import Journal, restore
-from iolab.agent.proc import is_kernel_thread, processes, stat_of
-from iolab.agent.work import renice_workers
+from iolab_agent.journal import Journal, restore
+from iolab_agent.proc import is_kernel_thread, processes, stat_of
+from iolab_agent.work import renice_workers
 from tests.support.needs import lack, needs
 from tests.support.second_user import SPAWN, impostor
 

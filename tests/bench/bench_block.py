@@ -32,8 +32,8 @@ from tests.support.guest import start_in_guests
 _QUESTION = "dio_kworker: switches_per_io < 0.5"
 _TOLD = """
 import sys
-from iolab.agent import block
-from iolab.agent.__main__ import main as agent
+from iolab_agent import block
+from iolab_agent.__main__ import main as agent
 
 measure = block.measure
 

@@ -14,10 +14,10 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from iolab.agent.plan import Cell, Plan
 from iolab.store.counters import measures
 from iolab.sweeps.request import check_job
 from iolab.targets.vm import VmTarget, prepare
+from iolab_agent.plan import Cell, Plan
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from tests.support.job_cells import control_cells
 

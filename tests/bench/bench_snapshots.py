@@ -18,9 +18,9 @@ from pathlib import Path
 from unittest import mock
 
 from icountvm import snapshots
-from iolab.agent.plan import Plan
 from iolab.targets import vm
 from iolab.targets.vm import VmTarget, prepare
+from iolab_agent.plan import Plan
 from iolab_base.errors import IolabError
 from iolab_base.files import digest_file
 from tests.support.observed import smoke_block

@@ -16,10 +16,10 @@ import nbformat
 import pandas as pd
 import pytest
 
-from iolab.agent.facts import _facts, survey
 from iolab.cli import main
 from iolab.results import CellResult
 from iolab.store.counters import check_result
+from iolab_agent.facts import _facts, survey
 from iolab_base import foreign
 from iolab_base.errors import IolabError
 from tests.support import synthetic

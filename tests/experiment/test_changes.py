@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 
 import iolab
-from iolab.agent.plan import Device, Plan
 from iolab.design import blocks_of
 from iolab.store.counters import measures
 from iolab.targets.vm import prepare
+from iolab_agent.plan import Device, Plan
 from tests.support.guest import cell_of
 from tests.support.needs import wants
 

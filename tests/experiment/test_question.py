@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import iolab
-from iolab.agent.plan import Device, FileSystem, Group
-from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.experiment.compare import _profile as profile_of
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
+from iolab_agent.plan import Device, FileSystem, Group
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import IolabError, UserError
 
 JOB = "rw=randread bs=4k iodepth=1 ioengine=psync direct=1"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Plan
 from iolab.pathology import get_pathology
 from iolab.pathology.calls import measures_of_result
 from iolab.store.counters import measures
 from iolab.targets import vm
+from iolab_agent.plan import Plan
 from iolab_mail.reproducer import reproducer
 from iolab_mail.sides import sides_of
 from tests.support.guest import cell_of, start_in_guests

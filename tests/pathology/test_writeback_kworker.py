@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Cell
-from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.pathology.factors import Condition
 from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
+from iolab_agent.plan import Cell
+from iolab_agent.plan_reader import parse_plan
 from tests.support.story import Line, story, switch, writeback
 
 _MIB = 1 << 20

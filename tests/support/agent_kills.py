@@ -14,8 +14,6 @@ from tests.support.fault_runs import Hear, Run
 from tests.support.plans import copies_cell, job, null_blk_cell, open_job, plan_document
 from tests.support.server import SERIAL, SPARE_DISK, Server
 
-__all__ = ["OPEN_GROUP", "every_change", "kill_agents", "kill_runs", "wrongs"]
-
 _HERE = Path(__file__).parent
 _EVENTS = ["sched:sched_switch", "sched:sched_wakeup"]
 _FOLDER = "/srv/data"

@@ -11,8 +11,6 @@ from typing import Final
 
 from tests.support.payloads import MARK
 
-__all__ = ["ARCHIVES", "archive"]
-
 _Member = tuple[tarfile.TarInfo, bytes]
 
 

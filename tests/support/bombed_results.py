@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from tests.support.trace_bombs import BOMBS, full_pages, make_bomb
 
-__all__ = ["BOMBED", "bomb_results"]
-
 _MIB: Final = 1 << 20
 _Change = Callable[[bytes], bytes]
 

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 import zstandard
 
-__all__ = ["BOMB", "bomb", "little_memory"]
-
 # More than the little memory.
 BOMB = 512 << 20
 

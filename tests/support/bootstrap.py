@@ -14,8 +14,6 @@ from iolab_base.errors import CannotRunError
 from iolab_base.process import CommandError, run
 from tests.support.needs import unpacked
 
-__all__ = ["bootstrap"]
-
 _PERL = (
     "etc/perl",
     "usr/lib/x86_64-linux-gnu/perl5/*",

@@ -13,8 +13,6 @@ from iolab_base.process import run
 from tests.support.needs import program
 from tests.support.processes import PATIENCE_S
 
-__all__ = ["Listener", "listener", "opened"]
-
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),

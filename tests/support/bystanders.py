@@ -13,8 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["Bystanders"]
-
 _USER = 1001
 # prctl(PR_SET_NAME) changes what `ps` and /proc/PID/comm say.
 _PROCESS = """

@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block, observer
-from iolab.agent.__main__ import main as agent
-from iolab.agent.journal import restore
-from iolab.agent.observe import sample
-from iolab.agent.plan_reader import load_plan
-from iolab.agent.workplace import RUN
+from iolab_agent import block, observer
+from iolab_agent.__main__ import main as agent
+from iolab_agent.journal import restore
+from iolab_agent.observe import sample
+from iolab_agent.plan_reader import load_plan
+from iolab_agent.workplace import RUN
 
 _VM = Path("/proc/sys/vm")
 _WAIT_S = 30.0

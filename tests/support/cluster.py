@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.support.processes import child_environment, wait_until
 
-__all__ = ["Cluster", "cluster"]
-
 
 @dataclass
 class Cluster:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.support.processes import PATIENCE_S, child_environment
 
-__all__ = ["ARGV", "Iolab", "Told", "iolab", "noting_peak"]
-
 ARGV = (sys.executable, "-m", "iolab")
 # From a small process: what the kernel counts for a program includes the one that started it.
 _NOTE_PEAK = """

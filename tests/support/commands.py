@@ -15,16 +15,6 @@ import click
 
 from iolab.cli import ExtraCommand, app
 
-__all__ = [
-    "WrongCommandError",
-    "cheap",
-    "check",
-    "check_filters",
-    "every_command",
-    "pipeline",
-    "program",
-]
-
 _ROOT: Final = Path(__file__).parents[2]
 # Commands that neither measure nor ask another machine.
 _CHEAP: Final = {"--help", "--version", "export", "plan", "trace", "verdicts"}

@@ -15,18 +15,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.__main__ import main as agent
-from iolab.agent.counting import Probes
-from iolab.agent.journal import Journal, restore
-from iolab.agent.plan import Watch
-from iolab.agent.settings import (
+from iolab_agent.__main__ import main as agent
+from iolab_agent.counting import Probes
+from iolab_agent.journal import Journal, restore
+from iolab_agent.plan import Watch
+from iolab_agent.settings import (
     change_features,
     change_preemption,
     change_settings,
     load_module,
     preemption_models,
 )
-from iolab.agent.work import watching
+from iolab_agent.work import watching
 from iolab_base.errors import CannotRunError, IolabError
 
 _TRACEFS = Path("/sys/kernel/tracing")

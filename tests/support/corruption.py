@@ -34,8 +34,6 @@ from tests.support.stores import spoil, stored, without_digests
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 from tracedat import TraceError, read
 
-__all__ = ["KINDS", "Corruption"]
-
 # What takes the place of a value in a document.
 _ODD: Final[tuple[Any, ...]] = (
     *(None, True, -1, 0, 10**400, 1e308, float("nan"), "", "\ud800", "x" * 5000, "../../etc"),

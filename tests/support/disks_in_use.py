@@ -24,8 +24,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).with_name("agent.pyz")))
 
-from iolab.agent import named
-from iolab.agent.named import open_free
+from iolab_agent import named
+from iolab_agent.named import open_free
 from iolab_base.errors import IolabError
 
 _MIB = 24

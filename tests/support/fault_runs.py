@@ -27,18 +27,6 @@ from tests.support.processes import child_environment
 from tests.support.sshd import Server
 from tests.support.terminal import OnTerminal, Said
 
-__all__ = [
-    "CODES",
-    "Bench",
-    "Hear",
-    "Run",
-    "half_written",
-    "left_over",
-    "said_wrong",
-    "store_wrongs",
-    "tables_of",
-]
-
 # What a command may end with: one of iolab's own errors, or a signal that it had time to name.
 CODES: Final = (1, 2, 3, 129, 130, 143)
 _VARIABLE: Final = "IOLAB_FAULTS"

@@ -25,8 +25,6 @@ from tests.support.full_disks import fill_disks
 from tests.support.lies import tell_lies
 from tests.support.sweep_kills import kill_sweeps
 
-__all__ = ["KINDS", "main"]
-
 Kind = Callable[[Path, int, random.Random, Hear], None]
 # Of all runs, how many parts are of each kind. What takes longest comes first.
 KINDS: Final[dict[str, tuple[int, Kind]]] = {

@@ -24,8 +24,6 @@ from tests.support.processes import child_environment
 from tests.support.stores import stored
 from tests.support.terminal import OnTerminal
 
-__all__ = ["PAYLOADS", "open_stores"]
-
 _END_S: Final = 300
 _MOST_KIB: Final = 1 << 20
 _SECRET: Final = b"-----BEGIN OPENSSH PRIVATE KEY-----\n"

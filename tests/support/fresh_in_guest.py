@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block, filesystem
-from iolab.agent.plan_reader import load_plan
+from iolab_agent import block, filesystem
+from iolab_agent.plan_reader import load_plan
 from iolab_base.process import run
 
 _PAGE = 4096

@@ -22,8 +22,6 @@ from tests.support.fault_runs import (
     tables_of,
 )
 
-__all__ = ["fill_disks"]
-
 _END_S: Final = 1200
 _ROOM: Final = "256m"
 

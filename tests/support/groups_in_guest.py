@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block, observer
-from iolab.agent.claim import PlaceClaim
-from iolab.agent.observe import sample
-from iolab.agent.plan import Cell, Plan
-from iolab.agent.plan_reader import load_plan
+from iolab_agent import block, observer
+from iolab_agent.claim import PlaceClaim
+from iolab_agent.observe import sample
+from iolab_agent.plan import Cell, Plan
+from iolab_agent.plan_reader import load_plan
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _FILES = ("cpu.weight", "cpu.max", "cpuset.cpus", "cpuset.cpus.effective", "cgroup.controllers")

@@ -13,8 +13,6 @@ from icountvm.channel import CHANNEL_BYTES
 from iolab.blocks import encode_plan
 from iolab.targets import vm
 
-__all__ = ["IN_GUEST", "cell_of", "start_in_guests"]
-
 IN_GUEST = Path(__file__).with_name("in_guest.py")
 
 

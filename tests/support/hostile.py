@@ -55,8 +55,6 @@ from tests.support.parquet_writer import (
 from tests.support.results import block
 from tests.support.stores import spoil, stored
 
-__all__ = ["OF_STORES", "PAYLOADS", "SOUND", "Hostile"]
-
 PRIVATE: Final = "what the operator keeps to himself"
 # What a machine may take for one payload, with Python and pandas.
 _SECONDS: Final = 60

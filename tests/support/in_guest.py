@@ -16,15 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block, copies, observer
-from iolab.agent.__main__ import main as agent
-from iolab.agent.claim import PlaceClaim
-from iolab.agent.facts import build_id
-from iolab.agent.journal import restore
-from iolab.agent.observe import sample
-from iolab.agent.plan import Cell, Plan
-from iolab.agent.plan_reader import load_plan
-from iolab.agent.workplace import RUN
+from iolab_agent import block, copies, observer
+from iolab_agent.__main__ import main as agent
+from iolab_agent.claim import PlaceClaim
+from iolab_agent.facts import build_id
+from iolab_agent.journal import restore
+from iolab_agent.observe import sample
+from iolab_agent.plan import Cell, Plan
+from iolab_agent.plan_reader import load_plan
+from iolab_agent.workplace import RUN
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MOMENTS_S = (0.2, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 2.0, 3.0)

@@ -13,8 +13,6 @@ from iolab.pathology.claims import Claim
 from iolab.store.dataset import Dataset
 from tests.support import synthetic
 
-__all__ = ["claim", "measured"]
-
 _CONDITION = {"weight": 1000, "iodepth": 128, "intervention": "none"}
 
 

@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import iolab
-from iolab.agent.plan import Cell
 from iolab.pathology.base import Machine
 from iolab.pathology.factors import Condition
-
-__all__ = ["control_cells"]
+from iolab_agent.plan import Cell
 
 
 def control_cells(name: str, job: str | Path) -> tuple[list[Cell], Machine]:

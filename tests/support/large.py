@@ -20,8 +20,6 @@ from iolab_base.files import canonical_json
 from tests.support.results import TARGET, block
 from tests.support.stores import stored
 
-__all__ = ["large_blocks", "large_store", "large_tables"]
-
 
 def large_blocks(cells: int) -> dict[str, Block]:
     """Return blocks of the survey profile of dio_kworker by their keys: at least so many cells."""

@@ -20,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.plan_reader import parse_plan
 from iolab.results import CellResult
 from iolab.store.counters import check_result
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import IolabError
 from tests.support.archives import archive
 from tests.support.bombed_results import bomb_results
@@ -30,8 +30,6 @@ from tests.support.corruption import flipped, reworded
 from tests.support.payloads import with_text
 from tests.support.results import result, write_results
 from tests.support.said import placed, strings_of
-
-__all__ = ["SAID", "catalogue", "main"]
 
 _SURVEY = {
     "kernel_release": "6.1.0-made-up",

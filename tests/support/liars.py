@@ -15,8 +15,6 @@ from tests.support.processes import child_environment
 from tests.support.sshd import Server
 from tests.support.terminal import OnTerminal, Said
 
-__all__ = ["Liar"]
-
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 _PATIENCE_S: Final = 1800
 

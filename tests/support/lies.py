@@ -31,8 +31,6 @@ from tests.support.liar import catalogue
 from tests.support.payloads import MARK, PAYLOADS, TEXT, Attacked, controls
 from tests.support.terminal import Said
 
-__all__ = ["LIES", "tell_lies"]
-
 _END_S: Final = 1200
 _BLOCK: Final = ("-m", "iolab.sweeps.block")
 # How often all is measured with its pages; else the block's own process measures it alone.

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tests.support.needs import lack, need
 
-__all__ = ["digest", "loop_device"]
-
 
 @contextmanager
 def loop_device(image: Path, mib: int) -> Iterator[Path]:

@@ -26,19 +26,6 @@ from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import atomic_write, cache_dir
 
-__all__ = [
-    "LOCK",
-    "SOURCES",
-    "LackError",
-    "lack",
-    "need",
-    "needs",
-    "program",
-    "summary",
-    "unpacked",
-    "wants",
-]
-
 # `nox -s lock` writes it.
 LOCK: Final = Path(__file__).with_name("parts.lock")
 _PACKAGES: Final = {

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import nbformat
 
-__all__ = ["write_notebook"]
-
 
 def write_notebook(path: Path, *cells: str) -> Path:
     """Write a notebook with the parameter ``word``."""

@@ -25,8 +25,6 @@ from iolab_base.errors import IolabError
 from iolab_base.names import one_of
 from tests.support.processes import child_environment
 
-__all__ = ["Comparison", "Cost", "compare", "smoke_block"]
-
 
 @dataclass(frozen=True)
 class Cost:

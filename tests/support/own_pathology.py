@@ -6,8 +6,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["NAME", "example"]
-
 NAME = "cgroup_cost"
 _DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(rf"<!-- file: {NAME}.py -->\n```python\n(.*?)```", re.S)

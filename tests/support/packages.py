@@ -10,8 +10,6 @@ import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-__all__ = ["bzimage", "cpio", "pacman", "rpm", "tar"]
-
 Compress = Callable[[bytes], bytes]
 
 

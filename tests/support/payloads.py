@@ -7,8 +7,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["ADDRESS", "MARK", "PAYLOADS", "TEXT", "Attacked", "controls", "with_text"]
-
 MARK: Final = "iolabpwned"
 # `with_text` puts the address of a listener here.
 ADDRESS: Final = "127.0.0.1:9"

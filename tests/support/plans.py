@@ -8,25 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.plan import Plan
-from iolab.agent.plan_reader import parse_plan
 from iolab.pathology import get_pathology
 from iolab.targets.place import Place
-
-__all__ = [
-    "copies",
-    "copies_cell",
-    "guest_plan",
-    "job",
-    "null_blk_cell",
-    "open_job",
-    "plan",
-    "plan_document",
-    "plan_on_files",
-    "program_cell",
-    "recording_of",
-]
-
+from iolab_agent.plan import Plan
+from iolab_agent.plan_reader import parse_plan
 
 # Not xfs's own modules: mounting loads them, and what mounting loads is no setting.
 _IN_GUESTS = ["null_blk", "sd_mod", "crc32c", "xfs", "ext4", "bfq"]

@@ -13,16 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = [
-    "PATIENCE_S",
-    "alive",
-    "child_environment",
-    "machines_disturbed",
-    "processes_naming",
-    "run_python",
-    "wait_until",
-]
-
 # Only a test that fails waits as long: other work may leave this one little of the machine.
 PATIENCE_S = 600
 

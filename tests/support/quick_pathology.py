@@ -9,12 +9,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from iolab.agent.plan import Cell
 from iolab.pathology.base import Machine, Profile
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.pathology.factors import Condition, first_levels
-
-__all__ = ["QUICK"]
+from iolab_agent.plan import Cell
 
 # As those of `tests.support.plans.guest_plan`.
 _MODULES = ("null_blk", "sd_mod", "crc32c", "xfs", "ext4", "bfq")

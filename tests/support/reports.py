@@ -26,8 +26,6 @@ from iolab.store.counters import (
 from iolab.store.dataset import Dataset
 from tests.support import synthetic
 
-__all__ = ["COMMAND", "every_report", "report", "without_kernel", "write_all"]
-
 COMMAND = "nox -s sweep -- --profile study --kernel 6.1 --kernel 6.12"
 _RATIO = 0.6
 # Measures that a page shows although no claim is about them.

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from iolab.agent.block import run_block
-from iolab.agent.plan_reader import load_plan
+from iolab_agent.block import run_block
+from iolab_agent.plan_reader import load_plan
 
 # A test puts the scripts here, by name.
 _SCRIPTS: dict[str, str] = {}
@@ -25,8 +25,8 @@ _INOTIFYWAIT = """#!/bin/sh
 PYTHONPATH=/icountvm/code.pyz exec /usr/bin/python3 -S -c '
 import sys, time
 from pathlib import Path
-from iolab.agent.plan import Watch
-from iolab.agent.work import watching
+from iolab_agent.plan import Watch
+from iolab_agent.work import watching
 assert sys.argv[1:] == ["-qm", "-e", "close_write", "/dev"]
 with watching(Watch("directory", "close_write"), Path("/dev/null")):
     time.sleep(3600)

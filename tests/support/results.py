@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.plan import Plan
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.pathology.expressions import override
-
-__all__ = ["TARGET", "block", "copied", "result", "write_results"]
+from iolab_agent.plan import Plan
 
 TARGET = {"target": "vm", "qemu": "QEMU 10.0.0 sha256:0", "agent": "0" * 64}
 

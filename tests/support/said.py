@@ -22,8 +22,6 @@ from typing import (
 
 import iolab
 
-__all__ = ["entrances", "keys_returned", "placed", "strings_of"]
-
 _ROOT: Final = Path(iolab.__file__).parents[1]
 _ROOTS: Final = [_ROOT / "iolab", *(one.parent for one in _ROOT.glob("packages/*/*/__init__.py"))]
 _ENTERS: Final = ("document", "read_document", "facts")

@@ -27,8 +27,6 @@ from typing import Any, Final
 
 from tests.support import commands
 
-__all__ = ["Sample", "main", "samples"]
-
 _FENCE: Final = re.compile(r" {0,3}(`{3,})([^`]*)$")
 _MARKER: Final = re.compile(r"<!-- (boots a machine|not run: .+|file: [\w.-]+) -->$")
 _PRINTED: Final = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

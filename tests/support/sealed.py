@@ -19,8 +19,6 @@ from iolab.store.tables import write_tables
 from iolab_base.files import canonical_json, digest_file, digest_of
 from tests.support.results import TARGET, block, write_results
 
-__all__ = ["forged", "forged_table", "made_up", "measured_on"]
-
 
 def made_up(folder: Path, target: dict[str, Any] | None = None, kernel: str = "6.1") -> Path:
     """Write the tables and hashes of a made-up block of four cells; return their folder."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tests.support.processes import child_environment
 
-__all__ = ["MALLORY", "SPAWN", "WAIT", "impostor"]
-
 MALLORY = 1001
 # Becomes the user, then what it is asked for: whatever it inherits and is called with stays. A
 # process that has changed its user is not dumpable: its files in /proc are root's.

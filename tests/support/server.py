@@ -27,8 +27,6 @@ from iolab_base.process import Result, kill_group, run, start
 from tests.support.bootstrap import bootstrap
 from tests.support.processes import PATIENCE_S
 
-__all__ = ["SERIAL", "SPARE_DISK", "Server", "ensure_server"]
-
 SPARE_DISK = "/dev/vdb"
 SERIAL = "IOLAB-SPARE"
 _SUITE = "bookworm"

@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 
 from tests.support.needs import needs, program
 
-__all__ = ["NEEDS", "Keys", "SignedArchive", "served"]
-
 NEEDS = needs("apt-get", "dpkg-deb", "gpg", "gpg-agent", "gpg-connect-agent")
 
 

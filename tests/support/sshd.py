@@ -14,8 +14,6 @@ from iolab_base.process import kill_group, start
 from tests.support.needs import need, needs, program
 from tests.support.processes import wait_until
 
-__all__ = ["NEEDS", "Server"]
-
 NEEDS = needs("root", "ssh", "ssh-add", "ssh-agent", "ssh-keygen", "sshd")
 
 

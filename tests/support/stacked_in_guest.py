@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iolab.agent import block
-from iolab.agent.devices import make_device
-from iolab.agent.journal import Journal, restore
-from iolab.agent.plan import Cell
-from iolab.agent.plan_reader import load_plan
+from iolab_agent import block
+from iolab_agent.devices import make_device
+from iolab_agent.journal import Journal, restore
+from iolab_agent.plan import Cell
+from iolab_agent.plan_reader import load_plan
 
 _JOURNAL = Path("/run/iolab/killed.journal")
 

@@ -12,8 +12,6 @@ from iolab.store.files import DIGESTS
 from iolab.store.raw import RawStore, block_key
 from tests.support.results import TARGET, block, write_results
 
-__all__ = ["BUSY", "QUIET", "SPOILT", "spoil", "stored", "without_digests"]
-
 QUIET: Final[dict[str, Any]] = {
     "what": "load of the measured CPU",
     "found": "2 %",

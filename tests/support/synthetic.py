@@ -23,8 +23,6 @@ from iolab.store.counters import (
 )
 from iolab.store.dataset import Dataset
 
-__all__ = ["EFFECTS", "block_cells", "dataset", "frame", "noisy_cells", "shuffled", "write"]
-
 # The true ratio treated/control by kernel and weight.
 EFFECTS: dict[str, dict[int, float]] = {
     "5.10": {100: 1.0, 1000: 1.0, 3000: 0.79, 10000: 0.78},

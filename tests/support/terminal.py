@@ -16,8 +16,6 @@ from typing import Final
 from iolab_base.process import kill_group, start
 from tests.support.payloads import controls
 
-__all__ = ["OnTerminal", "Said"]
-
 # What iolab itself says to a terminal: colours, its progress bar, and blanks over that.
 _OWN: Final = re.compile(r"\x1b\[[0-9;]*m|\r\d+/\d+ blocks, [^\r\n]*|\r +(?=\r)|\r")
 

@@ -16,8 +16,6 @@ from typing import Final
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-__all__ = ["MACHINES", "SHARES_OF_THIS_MACHINE", "Shares", "sort_into_tiers"]
-
 # What boots on every commit: modules, whose own marks may leave some tests for the night, or tests.
 MACHINES: Final = (
     "tests/targets/test_vm.py",

@@ -13,8 +13,6 @@ import zstandard
 
 from tests.support.trace_writer import MAGIC, _formats, _headers, _option, event
 
-__all__ = ["BOMBS", "full_pages", "make_bomb"]
-
 _PAGE: Final = 4096
 _MIB: Final = 1 << 20
 _HEADERS, _FORMATS, _KALLSYMS, _CMDLINES = 16, 18, 19, 21

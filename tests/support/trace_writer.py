@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 import zstandard
 
-__all__ = ["EVENTS", "Page", "encode", "event", "trace_v6", "trace_v7"]
-
 MAGIC = b"\x17\x08\x44tracing"
 
 _COMMON = (

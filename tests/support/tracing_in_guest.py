@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from iolab.agent.__main__ import main as agent
-from iolab.agent.journal import Journal, restore
-from iolab.agent.plan import Recording
-from iolab.agent.recording import Recorder, refresh_kallsyms
-from iolab.agent.undo import MARK
+from iolab_agent.__main__ import main as agent
+from iolab_agent.journal import Journal, restore
+from iolab_agent.plan import Recording
+from iolab_agent.recording import Recorder, refresh_kallsyms
+from iolab_agent.undo import MARK
 from iolab_base.errors import IolabError
 
 _TRACEFS = Path("/sys/kernel/tracing")

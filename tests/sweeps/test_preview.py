@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from iolab.agent.plan import Cell, Job
 from iolab.cli import main
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
@@ -19,6 +18,7 @@ from iolab.pathology.base import Profile
 from iolab.pathology.factors import Condition
 from iolab.sweeps.preview import PathologyPreview, preview_sweep
 from iolab.sweeps.request import Request, requested_profile
+from iolab_agent.plan import Cell, Job
 from iolab_base.errors import UserError
 
 

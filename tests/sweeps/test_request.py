@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fiojobs.language import read_job
 from icountvm.cpio import Entry, write_cpio
 from icountvm.guest_programs import guest_program
 from icountvm.image import Image, ensure_image
 from icountvm.parts import locked_parts
-from iolab.agent.plan import FioJob, Job, OpenJob, Section
 from iolab.design import blocks_of
-from iolab.jobs.language import read_job
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.sweeps.request import (
     Request,
@@ -25,6 +24,7 @@ from iolab.sweeps.request import (
     sweep_label,
 )
 from iolab.sweeps.sweep import start_page
+from iolab_agent.plan import FioJob, Job, OpenJob, Section
 from iolab_base.errors import IolabError, UserError
 from iolab_base.process import run
 from tests.support import plans

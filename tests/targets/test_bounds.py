@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.journal import _busy
 from iolab.targets import real, ssh
 from iolab.targets.real import RealTarget
 from iolab.targets.ssh import LostError, SshTarget
+from iolab_agent.journal import _busy
 from iolab_base.errors import BusyError, IolabError
 from iolab_base.process import kill_group, start
 from tests.support.plans import null_blk_cell, plan
@@ -76,7 +76,7 @@ class Busy(RealTarget):
         self.asked: list[tuple[str, ...]] = []
 
     def agent(self, folder: str, *words: str) -> str:
-        """Refuse as `iolab.agent.journal` does, and then answer."""
+        """Refuse as `iolab_agent.journal` does, and then answer."""
         self.asked.append(words)
         if len(self.asked) <= self.busy:
             raise BusyError(busy_words())

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.plan import Plan
 from iolab.blocks import encode_plan
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
 from iolab.targets.shipped import agent_digest
+from iolab_agent.plan import Plan
 from iolab_base.errors import IolabError
 from iolab_base.files import digest_of
 from tests.support.needs import lack, needs
@@ -32,7 +32,7 @@ _NOBODY = 65534
 _CALLER = """
 import json, sys
 from pathlib import Path
-from iolab.agent.plan_reader import parse_plan
+from iolab_agent.plan_reader import parse_plan
 from iolab.targets.local import LocalTarget
 LocalTarget().run(parse_plan(json.loads(sys.argv[1])), Path(sys.argv[2]))
 """

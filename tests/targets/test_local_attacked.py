@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.plan import Plan
 from iolab.targets import local
 from iolab.targets.local import LocalTarget
 from iolab.targets.place import Place
+from iolab_agent.plan import Plan
 from iolab_base.errors import UserError
 from tests.support.loops import digest, loop_device
 from tests.support.needs import lack, needs

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from iolab.agent.plan import Cell, Plan
 from iolab.targets.place import Place
 from iolab.targets.vm import VmTarget
+from iolab_agent.plan import Cell, Plan
 from tests.support.guest import cell_of
 from tests.support.plans import copies, copies_cell, null_blk_cell, plan
 

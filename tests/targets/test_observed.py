@@ -13,10 +13,10 @@ import pytest
 from guestprof.observation import ready_observer
 from guestprof.profile import NO_PID, NO_SYMBOL, USER, Profile
 from guestprof.profile_file import read_profile
-from iolab.agent.plan import Plan
 from iolab.measure import SWITCH_CALLS, switch_chain, switches
 from iolab.targets.shipped import program, program_entries
 from iolab.targets.vm import VmTarget, prepare
+from iolab_agent.plan import Plan
 from iolab_base.process import run
 from tests.support.guest import cell_of
 from tests.support.needs import need

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Plan
-from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import NULL_BLK_MODULES
 from iolab.targets.place import Place
+from iolab_agent.plan import Plan
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import CannotRunError
 from tests.support.plans import copies_cell, job, null_blk_cell, plan, program_cell
 

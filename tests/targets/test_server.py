@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Device, Plan, Recording
-from iolab.agent.plan_reader import parse_plan
 from iolab.targets import ssh
 from iolab.targets.shipped import agent_archive
 from iolab.targets.ssh import SshTarget
+from iolab_agent.plan import Device, Plan, Recording
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import IolabError, UserError
 from tests.support.agent_kills import OPEN_GROUP, every_change, kill_runs, wrongs
 from tests.support.guest import cell_of

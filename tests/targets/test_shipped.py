@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from icountvm import elf
-from iolab.agent.plan_reader import parse_plan
 from iolab.blocks import encode_plan
 from iolab.targets import shipped as ships
 from iolab.targets.shipped import (
@@ -28,6 +27,7 @@ from iolab.targets.shipped import (
     program_entries,
     ship,
 )
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.process import run
 from tests.support.plans import null_blk_cell, plan, program_cell

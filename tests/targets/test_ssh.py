@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from iolab.agent.plan import Plan
 from iolab.targets import ssh
 from iolab.targets.ssh import HostKeyError, LostError, SshTarget
+from iolab_agent.plan import Plan
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.tars import TarError
 from tests.support.needs import program

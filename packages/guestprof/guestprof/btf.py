@@ -7,8 +7,6 @@ import struct
 
 from icountvm.layout import LayoutError
 
-__all__ = ["Btf", "BtfError"]
-
 _MAGIC = 0xEB9F
 _HEADER = struct.Struct("<HBBIIIII")
 _TYPE = struct.Struct("<III")

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from icountvm.compiler import Compiler, build_library
 
-__all__ = ["build_plugin"]
-
 _SOURCES = Path(__file__).with_name("plugin")
 
 

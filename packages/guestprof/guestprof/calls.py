@@ -13,10 +13,8 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from iolab_base.errors import UserError
 from iolab_base.files import write_output
 
-__all__ = ["write_calls"]
-
 # The counters have a value for each of these intervals.
-COUNTER_NS: Final = 1_000_000
+_COUNTER_NS: Final = 1_000_000
 _SEQUENCE: Final = 1
 _ARGUMENTS: Final = ("arg0", "arg1", "arg2")
 # TASK_RUNNING and TASK_INTERRUPTIBLE of include/linux/sched.h: the calls show no other state.
@@ -110,12 +108,12 @@ def _kernel_events(row: Mapping[Hashable, Any]) -> Iterator[protos.FtraceEvent]:
 def _counters(events: pd.DataFrame) -> Iterator[protos.TracePacket]:
     kind = protos.TrackEvent.TYPE_COUNTER
     after = events.groupby(["task", "pid"]).ngroups
-    intervals = events["at_ns"] // COUNTER_NS
+    intervals = events["at_ns"] // _COUNTER_NS
     every = range(int(intervals.min()), int(intervals.max()) + 2)
     for number, (function, calls) in enumerate(events.groupby("function", sort=True), after + 1):
         name = f"{function}, calls per ms"
         yield protos.TracePacket(track_descriptor={"uuid": number, "name": name, "counter": {}})
-        counts = (calls["at_ns"] // COUNTER_NS).value_counts()
+        counts = (calls["at_ns"] // _COUNTER_NS).value_counts()
         for at, count in counts.reindex(every, fill_value=0).items():
             event = {"type": kind, "track_uuid": number, "counter_value": int(count)}
-            yield _packet(int(str(at)) * COUNTER_NS, **event)
+            yield _packet(int(str(at)) * _COUNTER_NS, **event)

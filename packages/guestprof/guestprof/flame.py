@@ -15,8 +15,6 @@ from typing import Any, Final
 from guestprof.profile import Profile
 from iolab_base.files import write_output
 
-__all__ = ["Flame", "differential_flame", "flame"]
-
 # Nodes below this share of the whole are too narrow to see and not drawn one by one.
 _LEAST_SHARE: Final = 2e-4
 _HEIGHT_PX: Final = 640

@@ -24,8 +24,6 @@ from icountvm.image import Image
 from iolab_base.errors import CannotRunError
 from iolab_base.files import atomic_write, digest_file, digest_of
 
-__all__ = ["Observation", "ready_observer"]
-
 # The plugin's interface is that of QEMU 10; a later one may have other functions.
 _QEMU = 10
 _MOST_CPUS = 16

@@ -18,12 +18,10 @@ import pandas as pd
 
 from iolab_base.errors import UserError
 
-__all__ = ["KINDS", "NO_PID", "SUBSYSTEMS", "USER", "Profile", "per_io", "subsystem_of"]
-
 USER = "[user]"
-UNKNOWN_CALLERS = "[callers not known]"
+_UNKNOWN_CALLERS = "[callers not known]"
 NO_SYMBOL = "[no symbol]"
-AGENT = "python3"
+_AGENT = "python3"
 # For a recorded call whose arguments name no other task.
 NO_PID = -1
 _IDLE = "swapper/"
@@ -178,7 +176,7 @@ class Profile:
         """The share of instructions whose stack is known down to where the task was entered."""
         if self.flat:
             return 0.0
-        broken = self._under(UNKNOWN_CALLERS)
+        broken = self._under(_UNKNOWN_CALLERS)
         known = self.nodes["instructions"].where(~pd.Series(broken, self.nodes.index), 0).sum()
         return float(known / max(1, self.totals["instructions"]))
 
@@ -194,7 +192,7 @@ class Profile:
 
     def working(self) -> Profile:
         """Return the part without the agent's own tasks and the idle ones."""
-        return self.of_tasks(rf"(?!{AGENT}|{_IDLE}).*")
+        return self.of_tasks(rf"(?!{_AGENT}|{_IDLE}).*")
 
     @property
     def flat(self) -> bool:

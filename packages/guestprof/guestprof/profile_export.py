@@ -10,25 +10,18 @@ from pathlib import Path
 from guestprof.profile import Profile
 from iolab_base.files import write_output
 
-__all__ = ["write_collapsed", "write_pprof"]
-
 # Numbers of the fields of profile.proto (github.com/google/pprof, proto/profile.proto).
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 4, 5, 6
 
 
-def collapsed_stacks(profile: Profile) -> Iterator[str]:
+def _collapsed_stacks(profile: Profile) -> Iterator[str]:
     """Yield a line for each stack: task and functions joined by semicolons, then instructions."""
     for stack, instructions in _sums(profile).items():
         yield f"{stack} {instructions}"
 
 
-def collapsed_difference(treated: Profile, control: Profile) -> Iterator[str]:
-    """Yield a line for each stack: the control's instructions, then the treated one's.
-
-    The format of difffolded.pl, which flamegraph.pl draws as a differential flame graph. The
-    control is scaled to the treated one's I/Os; the agent and the idle task are left out. Raises
-    UserError if no I/O was done.
-    """
+def _collapsed_difference(treated: Profile, control: Profile) -> Iterator[str]:
+    """Yield a line for each stack: the control's instructions, then the treated one's."""
     scale = treated.ios / control.ios
     first, second = _sums(control.working()), _sums(treated.working())
     for stack in {**second, **first}:
@@ -57,14 +50,18 @@ def write_collapsed(path: Path | str, profile: Profile, control: Profile | None 
     profile : Profile
         The profile.
     control : Profile, optional
-        Another one: as `collapsed_difference`.
+        Another one. The lines are then those of difffolded.pl, which flamegraph.pl draws as a
+        differential flame graph: the control's instructions, scaled to the profile's I/Os, then the
+        profile's. The agent and the idle task are left out.
 
     Raises
     ------
     UserError
         If two profiles are given and no I/O was done in one.
     """
-    lines = collapsed_stacks(profile) if control is None else collapsed_difference(profile, control)
+    lines = (
+        _collapsed_stacks(profile) if control is None else _collapsed_difference(profile, control)
+    )
     write_output(Path(path), "".join(f"{line}\n" for line in lines))
 
 

@@ -18,8 +18,6 @@ from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
 from iolab_base.parquet import as_frame, read_metadata, read_table
 
-__all__ = ["EVENTS_KEY", "is_flat", "read_profile", "write_events", "write_profile"]
-
 _KEY = b"iolab"
 EVENTS_KEY = b"iolab-calls"
 _FORMAT = "iolab-profile/1"

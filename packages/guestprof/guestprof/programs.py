@@ -23,8 +23,6 @@ from elftools.elf.segments import NoteSegment
 
 from guestprof.symbols import SYMBOL, USER_FLAG
 
-__all__ = ["ProgramSymbols", "program_symbols"]
-
 # Without randomization (norandmaps) the kernel puts each position-independent program here
 # (ELF_ET_DYN_BASE of arch/x86/include/asm/elf.h).
 _BASE = 0x555555554000

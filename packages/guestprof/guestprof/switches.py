@@ -15,11 +15,9 @@ import pandas as pd
 from guestprof.profile import NO_PID
 from iolab_base.errors import UserError
 
-__all__ = ["SWITCH_CALLS", "switch_chain", "switches", "tell_switches"]
-
 _ENTER, _SWITCH, _WAKE = "__schedule", "__switch_to", "try_to_wake_up"
 SWITCH_CALLS: Final = (_ENTER, _SWITCH, _WAKE)
-INTERRUPT: Final = "[interrupt]"
+_INTERRUPT: Final = "[interrupt]"
 # SM_PREEMPT of kernel/sched/core.c; before b4bfa3fcfe3b the argument is a bool.
 _PREEMPT: Final = 1
 _LOW_BYTE: Final = 0xFF
@@ -95,7 +93,7 @@ def _with_wakers(found: pd.DataFrame, wakes: pd.DataFrame) -> pd.DataFrame:
     slept = slept.rename(columns={"prev_pid": "next_pid", "preempted": "was_preempted"})
     woken = wakes.rename(columns={"task": "waker", "pid": "waker_pid", "other_pid": "next_pid"})
     woken = woken.assign(
-        waker=woken["waker"].mask(woken["interrupt"], INTERRUPT),
+        waker=woken["waker"].mask(woken["interrupt"], _INTERRUPT),
         waker_pid=woken["waker_pid"].mask(woken["interrupt"], 0),
         woken_ns=woken["at_ns"],
     )[["at_ns", "waker", "waker_pid", "next_pid", "woken_ns"]]

@@ -41,16 +41,6 @@ from iolab_base.files import (
     scratch_dir,
 )
 
-__all__ = [
-    "FIRST_SYMBOL",
-    "RESERVED",
-    "SYMBOL",
-    "USER_FLAG",
-    "Symbols",
-    "kernel_symbols",
-    "parse_symbols",
-]
-
 _log = logging.getLogger(__name__)
 
 # Numbers of functions without a symbol (packages/guestprof/guestprof/plugin/symbols.h).

@@ -15,8 +15,6 @@ import pandas as pd
 from iolab_base import foreign
 from iolab_base.errors import IolabError
 
-__all__ = ["NO_TASK", "Window", "function_names", "read_windows"]
-
 _RECORD = np.dtype([("kind", "<u8"), ("size", "<u8")])
 _WINDOW, _CELL = 1, 2
 _TOTALS = (

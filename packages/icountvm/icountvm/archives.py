@@ -24,16 +24,6 @@ from iolab_base.errors import IolabError
 from iolab_base.reading import Readable, RefusedFileError, exactly, part
 from iolab_base.tars import BLOCK, Header, TarError, header_of
 
-__all__ = [
-    "MOST_BYTES",
-    "DamagedPackageError",
-    "Room",
-    "package_faults",
-    "tar_members",
-    "unpack_cpio",
-    "unpack_tar",
-]
-
 # For a package. The largest kernel packages, with debug information, unpack to less.
 MOST_BYTES: Final = 8 << 30
 _MOST_MEMBERS: Final = 200_000

@@ -17,8 +17,6 @@ from icountvm.cpio import Entry, write_cpio
 from icountvm.kernels import Kernel
 from iolab_base.files import atomic_write, cache_dir
 
-__all__ = ["RECIPE", "boot_image", "modules_archive"]
-
 # Part of the identity of a machine: change it with what this module does to a kernel.
 RECIPE = "uncompressed-unsigned-configured-1"
 

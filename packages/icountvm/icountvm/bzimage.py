@@ -16,18 +16,6 @@ from icountvm.elf import ELF, loaded_part, notes
 from iolab_base.errors import UserError
 from iolab_base.reading import read_regular
 
-__all__ = [
-    "CONFIG_BYTES",
-    "KERNEL_NAME",
-    "config_of",
-    "has_entry",
-    "kept_image",
-    "payload_of",
-    "read_given",
-    "read_image",
-    "release_of",
-]
-
 KERNEL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 # The first version of the boot protocol that locates the compressed kernel.
 _WITH_PAYLOAD: Final = 0x0208

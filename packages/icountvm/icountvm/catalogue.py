@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from icountvm.mirror import Archive
 
-__all__ = ["CATALOGUE", "SOURCES", "PartSource", "kernel_group"]
-
 
 @dataclass(frozen=True)
 class PartSource:

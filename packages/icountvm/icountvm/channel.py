@@ -19,8 +19,6 @@ from iolab_base.errors import IolabError
 from iolab_base.reading import part
 from iolab_base.tars import TarError, unpack
 
-__all__ = ["CHANNEL_BYTES", "ChannelError", "make_channel", "put_plan", "unpack_channel"]
-
 # A power of two, as a PCI bar must be; the file is sparse.
 CHANNEL_BYTES = 256 << 20
 _MAGIC = b"IOLABRES"

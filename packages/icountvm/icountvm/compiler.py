@@ -21,8 +21,6 @@ from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import cache_dir, digest_file, digest_of
 from iolab_base.process import CommandError, run
 
-__all__ = ["Compiler", "build_library", "find_compiler"]
-
 _log = logging.getLogger(__name__)
 
 _OPTIONS = ("-O2", "-fPIC", "-shared", "-nostdlib")

@@ -19,8 +19,6 @@ import zstandard
 from iolab_base.reading import Readable
 from tracedat import free_bytes
 
-__all__ = ["DAMAGED", "decompressed", "read_decompressed"]
-
 # Raised by reading a stream that is damaged or too large.
 DAMAGED: Final = (
     *(EOFError, ValueError, zlib.error, gzip.BadGzipFile, lzma.LZMAError),

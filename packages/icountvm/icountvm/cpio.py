@@ -18,8 +18,6 @@ from typing import IO
 
 from iolab_base.errors import IolabError
 
-__all__ = ["Entry", "read_cpio", "write_cpio"]
-
 _BLOCK = 512
 _TRAILER = "TRAILER!!!"
 _MAGIC = b"070701"

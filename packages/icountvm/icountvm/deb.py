@@ -15,8 +15,6 @@ from icountvm.archives import MOST_BYTES, package_faults, tar_members, unpack_ta
 from icountvm.compressed import decompressed
 from iolab_base.reading import Readable
 
-__all__ = ["control_fields", "unpack"]
-
 _AR: Final = b"!<arch>\n"
 _MEMBER: Final = 60
 # A package has three.

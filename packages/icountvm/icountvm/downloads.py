@@ -22,15 +22,6 @@ from icountvm.mirror import apt_proxy
 from iolab_base.errors import IolabError
 from iolab_base.files import digest_file, scratch_dir
 
-__all__ = [
-    "AlteredFileError",
-    "FetchError",
-    "MissingFileError",
-    "ask_for",
-    "fetch_file",
-    "shown_uri",
-]
-
 _ATTEMPTS: Final = 3
 _STALLED_S: Final = 30.0
 _FILE_S: Final = 3600.0

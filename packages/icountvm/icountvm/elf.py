@@ -20,8 +20,6 @@ from elftools.elf.segments import InterpSegment
 
 from iolab_base.errors import IolabError
 
-__all__ = ["ELF", "Needs", "closure", "loaded_part", "needs", "notes", "section"]
-
 ELF: Final = b"\x7fELF"
 # 64 bits, little-endian.
 _KNOWN: Final = ELF + b"\2\1"
@@ -123,7 +121,7 @@ class Needs:
     runpath: tuple[str, ...] = ()
 
 
-def link_chain(root: Path, name: str) -> list[str]:
+def _link_chain(root: Path, name: str) -> list[str]:
     """Return `name`, the links that it leads to, and the file, all relative to `root`."""
     chain = [name]
     while (root / chain[-1]).is_symlink():
@@ -176,7 +174,7 @@ def closure(root: Path, names: Iterable[str], library_folders: Sequence[str]) ->
     wanted: set[str] = set()
     todo = list(names)
     while todo:
-        chain = link_chain(root, todo.pop())
+        chain = _link_chain(root, todo.pop())
         if wanted.issuperset(chain):
             continue
         wanted.update(chain)

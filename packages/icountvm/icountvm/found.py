@@ -16,8 +16,6 @@ from icountvm.bzimage import read_image, release_of
 from iolab_base.errors import UserError
 from iolab_base.reading import RefusedFileError, in_root
 
-__all__ = ["Found", "in_folder", "in_packages", "inside"]
-
 # Where distributions put modules; newer ones put the whole kernel there.
 _BASES: Final = ("lib/modules", "usr/lib/modules")
 # The kernel's own lists of modules: they mark the top of a build.

@@ -27,8 +27,6 @@ from iolab_base.code import code_of
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_file, digest_of, scratch_dir
 
-__all__ = ["Guest", "Observer", "Work", "check_clock", "kvm_boots", "machine_identity", "prepare"]
-
 _log = logging.getLogger(__name__)
 
 # Python's hash seed comes from the kernel's random pool, which is still empty at this point.

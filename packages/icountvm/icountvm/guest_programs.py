@@ -13,8 +13,6 @@ from iolab_base.cached import make_folder
 from iolab_base.errors import IolabError
 from iolab_base.process import run
 
-__all__ = ["compress_trace", "guest_program"]
-
 _PROGRAMS = {"fio": "usr/bin/fio", "trace-cmd": "usr/bin/trace-cmd"}
 _LOADER = "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
 _LIBRARY = re.compile(r"(usr/)?lib(64)?/.*\.so(\.[0-9.]+)?")

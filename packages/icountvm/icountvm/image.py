@@ -26,8 +26,6 @@ from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 from iolab_base.process import run
 
-__all__ = ["Image", "ensure_image"]
-
 _log = logging.getLogger(__name__)
 
 _PYTHON = "usr/bin/python3.11"

@@ -14,8 +14,6 @@ from icountvm.modules import install_modules
 from icountvm.toolbox import Toolbox
 from iolab_base.files import atomic_write, canonical_json, digest_file, digest_of
 
-__all__ = ["contents", "install"]
-
 _KEPT = ("vmlinuz", "config", "lib")
 
 

@@ -44,21 +44,6 @@ from iolab_base.files import (
 )
 from iolab_base.names import nearest
 
-__all__ = [
-    "Kernel",
-    "KernelStatus",
-    "add_built_kernel",
-    "add_kernel",
-    "cached_kernel",
-    "check_name",
-    "check_new_name",
-    "get_kernel",
-    "kernel_facts",
-    "known_kernels",
-    "list_kernels",
-    "remember_kernel_facts",
-]
-
 _log = logging.getLogger(__name__)
 
 # Recorded as the source of a kernel that the user added.

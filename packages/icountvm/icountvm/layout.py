@@ -8,8 +8,6 @@ from typing import Final
 
 from iolab_base.errors import IolabError
 
-__all__ = ["LayoutError", "member_offsets"]
-
 # By the name that the plugin knows: structure and path, newer kernels' first.
 # Since 6.4 (commit ac3b43283923) a module's memory is an array by type.
 _MEMBERS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {

@@ -15,8 +15,6 @@ from typing import Literal
 from iolab_base.errors import CannotRunError
 from iolab_base.process import CommandError, run
 
-__all__ = ["Archive", "NoMirrorError", "apt_proxy", "apt_reason", "mirror_of"]
-
 Archive = Literal["debian", "ubuntu"]
 
 # Release names of the archive itself. Derivatives and vendors may use them too: see `mirror_of`.

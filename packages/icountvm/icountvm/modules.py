@@ -18,8 +18,6 @@ from icountvm.toolbox import Toolbox
 from iolab_base.errors import UserError
 from iolab_base.process import run
 
-__all__ = ["WANTED", "install_modules"]
-
 # Modules that a kernel lacks or has built in are skipped; modprobe in the guest shows which.
 WANTED = (
     *("null_blk", "brd", "loop", "scsi_debug", "sd_mod", "zram", "nvme"),

@@ -14,8 +14,6 @@ from typing import Any, NoReturn
 
 from iolab_base.errors import IolabError
 
-__all__ = ["Monitor", "MonitorError", "monitor_options"]
-
 _POLL_S = 0.05
 _TOLD_BYTES = 1 << 16
 _ENDS_WITHIN_S = 10.0

@@ -24,8 +24,6 @@ from iolab_base.errors import CannotRunError
 from iolab_base.files import atomic_write, cache_dir, locked, scratch_dir
 from iolab_base.process import CommandError, run
 
-__all__ = ["newest_lock", "resolve"]
-
 _log = logging.getLogger(__name__)
 
 _AGE_S: Final = 24 * 3600.0

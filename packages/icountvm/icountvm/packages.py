@@ -17,8 +17,6 @@ from icountvm.rpm import architecture, unpack_rpm
 from iolab_base.errors import UserError
 from iolab_base.reading import read_regular
 
-__all__ = ["is_package", "unpack_package"]
-
 # The packages' names of the machine's architecture, and of none in particular.
 _FITS: Final = frozenset({"amd64", "all", "x86_64", "noarch", "any"})
 _PACMAN: Final = re.compile(r".+\.pkg\.tar(\.\w+)?")

@@ -29,19 +29,6 @@ from iolab_base.errors import CannotRunError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_of
 from iolab_base.reading import read_regular
 
-__all__ = [
-    "LOCK",
-    "LOCK_VARIABLE",
-    "LockedPart",
-    "check_offered",
-    "fetch_parts",
-    "kept_lock",
-    "lock_text",
-    "locked_parts",
-    "parts_digest",
-    "read_lock",
-]
-
 LOCK: Final = Path(__file__).with_name("parts.lock")
 LOCK_VARIABLE: Final = "IOLAB_PARTS_LOCK"
 _FORMAT: Final = "iolab-parts/1"

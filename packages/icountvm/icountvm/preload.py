@@ -7,8 +7,6 @@ from pathlib import Path
 
 from icountvm.compiler import build_library
 
-__all__ = ["HOST_TIME", "build_host_time"]
-
 _SOURCES = Path(__file__).with_name("host_time")
 HOST_TIME = _SOURCES / "host_time.c"
 

@@ -21,16 +21,6 @@ from iolab_base.errors import IolabError
 from iolab_base.files import digest_of
 from iolab_base.process import kill_group, start
 
-__all__ = [
-    "Accelerator",
-    "Boot",
-    "GuestError",
-    "Machine",
-    "Running",
-    "boot",
-    "options_digest",
-]
-
 Accelerator = Literal["icount", "kvm", "tcg"]
 
 # A plain processor. It lacks ERMS and FSRM ("fast rep movsb"), with which the kernel copies one

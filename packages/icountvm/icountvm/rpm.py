@@ -15,8 +15,6 @@ from typing import IO, Final
 from icountvm.archives import MOST_BYTES, DamagedPackageError, package_faults, unpack_cpio
 from icountvm.compressed import decompressed
 
-__all__ = ["architecture", "unpack_rpm"]
-
 _LEAD: Final = b"\xed\xab\xee\xdb"
 _LEAD_BYTES: Final = 96
 _HEADER: Final = b"\x8e\xad\xe8\x01"

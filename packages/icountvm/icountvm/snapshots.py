@@ -51,8 +51,6 @@ from iolab_base.files import (
 )
 from iolab_base.reading import DOCUMENT_BYTES
 
-__all__ = ["Snapshot", "can_be_kept", "kept_snapshot", "run_restored", "run_until_stop"]
-
 _log = logging.getLogger(__name__)
 
 _NAME = "booted"

@@ -23,8 +23,6 @@ from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import cache_dir, digest_file
 from iolab_base.process import CommandError, run
 
-__all__ = ["OLDEST_QEMU", "Toolbox", "ensure_toolbox"]
-
 _log = logging.getLogger(__name__)
 
 OLDEST_QEMU = (10, 0, 0)

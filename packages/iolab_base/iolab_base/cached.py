@@ -11,8 +11,6 @@ from pathlib import Path
 from iolab_base.errors import IolabError
 from iolab_base.files import locked, scratch_dir
 
-__all__ = ["lock_of", "make_folder"]
-
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 

@@ -7,8 +7,6 @@ import ast
 import io
 import tokenize
 
-__all__ = ["code_of"]
-
 
 def code_of(source: str) -> str:
     """Return a module's source without docstrings, comments and blank lines.

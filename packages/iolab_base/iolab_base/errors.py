@@ -6,8 +6,6 @@ This module travels with the agent: standard library only, Python 3.9.
 
 from __future__ import annotations
 
-__all__ = ["BusyError", "CannotRunError", "IolabError", "UserError", "error_of"]
-
 
 class IolabError(Exception):
     """An operation failed; the message says what failed and, where possible, what to do.

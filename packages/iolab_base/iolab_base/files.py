@@ -19,21 +19,6 @@ from typing import Any, Final
 from iolab_base.errors import IolabError, UserError
 from iolab_base.writers import refuse_writers
 
-__all__ = [
-    "atomic_write",
-    "cache_dir",
-    "canonical_json",
-    "check_outputs",
-    "digest_file",
-    "digest_of",
-    "locked",
-    "remove_abandoned",
-    "remove_short_dirs",
-    "scratch_dir",
-    "short_dir",
-    "write_output",
-]
-
 # A name that begins so is locked by the process that uses it, or was left by a killed one.
 _SCRATCH = ".work."
 _SHORT = ".iolab."

@@ -17,20 +17,6 @@ from typing import Any, Final
 from iolab_base.errors import IolabError, UserError
 from iolab_base.reading import RefusedFileError, read_regular
 
-__all__ = [
-    "LINE",
-    "NAME",
-    "SCHEDULER",
-    "TEXT",
-    "document",
-    "facts",
-    "line",
-    "name",
-    "printable",
-    "read_document",
-    "text",
-]
-
 # The most characters of a name (the kernel's own limit), of a scheduler's name, which figures show
 # beside an axis, of a sentence, and of anything else.
 NAME: Final = 64

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 
 from iolab_base.errors import UserError
 
-__all__ = ["nearest", "one_of"]
-
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``"; did you mean X?"`` for the known name that is most like `name`, or ``""``."""

@@ -21,8 +21,6 @@ from pyarrow import parquet as pq
 from iolab_base.errors import UserError
 from iolab_base.reading import RefusedFileError, fits_memory, read_regular
 
-__all__ = ["FILE_BYTES", "as_frame", "plain_texts", "read_metadata", "read_table"]
-
 # Limit of a file; the tables of 100,000 cells take a tenth of it.
 FILE_BYTES: Final = 128 << 20
 # Limit of a table in memory; 100,000 cells with 60 latencies each take 260 MiB.

@@ -23,8 +23,6 @@ from typing import IO, Any, Union
 
 from iolab_base.errors import IolabError
 
-__all__ = ["CommandError", "Result", "kill_group", "run", "start"]
-
 Argument = Union[str, "os.PathLike[str]"]
 Stream = Union[int, IO[Any], None]
 

@@ -20,23 +20,6 @@ from typing import Final, Protocol
 
 from tracedat import free_bytes
 
-__all__ = [
-    "CONSOLE_BYTES",
-    "DOCUMENT_BYTES",
-    "Readable",
-    "RefusedFileError",
-    "digest_regular",
-    "entries",
-    "exactly",
-    "fits_memory",
-    "in_root",
-    "lines_of_gzip",
-    "open_regular",
-    "part",
-    "read_gzip",
-    "read_regular",
-]
-
 # Limit of a JSON document: the largest that iolab writes, a plan with 500 cells, has 2 MiB.
 # Python needs up to 90 bytes for each of its characters.
 DOCUMENT_BYTES: Final = 8 << 20

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from iolab_base.errors import IolabError
 from iolab_base.reading import Readable, exactly, part
 
-__all__ = ["BLOCK", "Header", "TarError", "header_of", "members", "tar_bytes", "unpack"]
-
 BLOCK: Final = 512
 _ZEROS: Final = bytes(BLOCK)
 # Bytes of the extended headers of a whole archive, which contain nothing needed: tar may write

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from iolab_base.errors import UserError
 
-__all__ = ["refuse_writers"]
-
 
 def refuse_writers(folder: Path) -> None:
     """Raise UserError if another user owns or can write a folder, or a folder above it.

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from icountvm.parts import kept_lock
-from iolab.agent.plan import programs_of
 from iolab.blocks import Block
 from iolab.pathology.base import Machine
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.block import read_block, target_of
 from iolab.sweeps.pool import BlockJob
 from iolab.targets.vm import VmTarget
+from iolab_agent.plan import programs_of
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import cache_dir, canonical_json
 from iolab_cluster.parts import part_of
@@ -25,8 +25,6 @@ from iolab_cluster.worker import Answer, Task, measure
 
 if TYPE_CHECKING:
     from distributed import Client
-
-__all__ = ["cluster_place"]
 
 
 class _Blocks:

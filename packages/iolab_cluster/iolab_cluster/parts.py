@@ -20,8 +20,6 @@ from iolab_base.cached import make_folder
 from iolab_base.errors import IolabError
 from iolab_base.files import cache_dir, digest_of, locked
 
-__all__ = ["Part", "part_of", "receive", "settle", "write_tar"]
-
 # A booted kernel's facts are not part of it.
 _LEFT_OUT: Final = {"facts.json"}
 _CHUNK: Final = 1 << 20

@@ -24,8 +24,6 @@ from iolab_cluster.worker import Answer
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["ClusterPlace", "Work", "connected", "known_workers"]
-
 _log = logging.getLogger(__name__)
 
 _CONNECT_S: Final = 20

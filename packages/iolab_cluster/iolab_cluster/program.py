@@ -15,8 +15,6 @@ from iolab.sweeps.programs import run_saying
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import atomic_write, canonical_json
 
-__all__ = ["OTHER_MACHINE", "difference"]
-
 # Exit code of a worker whose machine differs from the one that was asked for.
 OTHER_MACHINE = 4
 

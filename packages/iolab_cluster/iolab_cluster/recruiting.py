@@ -21,8 +21,6 @@ from iolab_cluster.parts import Part, write_tar
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Recruit", "recruit"]
-
 _log = logging.getLogger(__name__)
 
 _CHUNK: Final = 8 << 20

@@ -18,8 +18,6 @@ from iolab_base.errors import IolabError
 from iolab_base.reading import DOCUMENT_BYTES, read_regular
 from iolab_base.tars import unpack
 
-__all__ = ["take_in"]
-
 
 def take_in(
     store: RawStore, key: str, block: Block, identity: Mapping[str, Any], archive: bytes

@@ -19,27 +19,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from icountvm.parts import LOCK_VARIABLE
-from iolab.agent.proc import text_of
 from iolab.sweeps.pool import MACHINE_BYTES
 from iolab.sweeps.programs import Failure, error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
+from iolab_agent.proc import text_of
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, locked, scratch_dir
 from iolab_base.process import kill_group, start
 from iolab_cluster.parts import Part, receive, settle
 from iolab_cluster.program import OTHER_MACHINE
 from tracedat import free_bytes
-
-__all__ = [
-    "Answer",
-    "Task",
-    "add_chunk",
-    "has_parts",
-    "measure",
-    "own_facts",
-    "take_part",
-    "watched",
-]
 
 _POLL_S: Final = 0.5
 

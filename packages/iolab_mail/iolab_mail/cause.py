@@ -16,8 +16,6 @@ from iolab_mail.finding import Finding
 from iolab_mail.text import bullet, paragraph
 from iolab_mail.words import contrast_words, number_words
 
-__all__ = ["cause_words"]
-
 
 def cause_words(finding: Finding, causes: Sequence[Attribution]) -> str:
     """Return a paragraph and a list per kernel on the switches that change the finding, or "".

@@ -11,8 +11,6 @@ from iolab.cli.completion import complete_kernel
 from iolab.cli.options import defined_in
 from iolab_base.errors import UserError
 
-__all__ = ["mail"]
-
 _FILE = click.Path(path_type=Path)
 
 

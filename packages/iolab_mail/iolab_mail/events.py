@@ -10,8 +10,6 @@ from iolab.measure.tasks import preemptions
 from iolab.measure.workers import work_items
 from tracedat import Trace, TraceError
 
-__all__ = ["trace_words"]
-
 _WORK = ("workqueue_queue_work", "workqueue_execute_start", "workqueue_execute_end")
 _FEW = 0.01
 

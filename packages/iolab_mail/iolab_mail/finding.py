@@ -18,8 +18,6 @@ from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
 
-__all__ = ["Finding", "Row", "find", "side_means"]
-
 _REPRODUCED = "reproduced"
 
 

@@ -34,8 +34,6 @@ from iolab_mail.words import (
     work_words,
 )
 
-__all__ = ["finding_mail"]
-
 # The profile whose conditions the reproducer and the commands use.
 _PROFILE: Final = "quick"
 _UNKNOWN: Final = "?"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from iolab.agent.plan import Cell
 from iolab.pathology.base import Machine
+from iolab_agent.plan import Cell
 from iolab_base.errors import UserError
 from iolab_mail.steps import (
     FIO,
@@ -24,10 +24,8 @@ from iolab_mail.steps import (
 )
 from iolab_mail.text import WIDTH, command
 
-__all__ = ["Sides", "reproducer"]
-
-RAMP_MS: Final = 1_000
-RUNTIME_MS: Final = 10_000
+_RAMP_MS: Final = 1_000
+_RUNTIME_MS: Final = 10_000
 _TRACING: Final = "/sys/kernel/tracing"
 _PER_100: Final = "c=$((100 * (c - c0) / (n - n0)))"
 _WORKER: Final = "$c us, $((c / n)) us per MiB"
@@ -48,7 +46,7 @@ class Sides:
 
 
 def reproducer(
-    sides: Sides, value: str, *, ramp_ms: int = RAMP_MS, runtime_ms: int = RUNTIME_MS
+    sides: Sides, value: str, *, ramp_ms: int = _RAMP_MS, runtime_ms: int = _RUNTIME_MS
 ) -> str:
     """Return a shell script: ``sh SCRIPT treated`` or ``control`` measures one side.
 

@@ -10,8 +10,6 @@ from iolab.pathology.calls import cell_of, machine_of
 from iolab.pathology.interventions import INTERVENTION, intervention
 from iolab_mail.reproducer import Sides
 
-__all__ = ["sides_of"]
-
 
 def sides_of(pathology: Pathology, claim: Claim, profile: Profile, rng: random.Random) -> Sides:
     """Return a claim's treated cell and its control, as a plan of this profile has them."""

@@ -13,14 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from iolab.agent.cgroup_files import kernel_text
-from iolab.agent.copies import copy_files
-from iolab.agent.fio import fio_argv, job_files
-from iolab.agent.plan import Cell, Copies, Device, FileSystem, FioJob, Group
-from iolab.agent.workplace import Workplace
+from iolab_agent.cgroup_files import kernel_text
+from iolab_agent.copies import copy_files
+from iolab_agent.fio import fio_argv, job_files
+from iolab_agent.plan import Cell, Copies, Device, FileSystem, FioJob, Group
+from iolab_agent.workplace import Workplace
 from iolab_mail.text import command
-
-__all__ = ["FIO", "disk_names", "keeps_open", "setup_steps", "shared_steps", "work_steps"]
 
 # First word of the step that runs the work.
 FIO: Final = "fio"
@@ -36,7 +34,7 @@ _DEFAULTS: Final = (
 _MKFS: Final = {"btrfs": "mkfs.btrfs -q -f -K", "f2fs": "mkfs.f2fs -q -f -t 0"}
 # NULL_IRQ_TIMER of drivers/block/null_blk/main.c
 _BY_TIMER: Final = 2
-# The first file that exists is the kernel's, as for the agent (`iolab.agent.settings`).
+# The first file that exists is the kernel's, as for the agent (`iolab_agent.settings`).
 _SCHED: Final = "/sys/kernel/debug/sched"
 _SYSCTL: Final = "/proc/sys/kernel/sched_"
 _SETTINGS: Final = {

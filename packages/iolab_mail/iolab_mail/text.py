@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["WIDTH", "bullet", "command", "fold_subject", "paragraph", "plain_number", "table"]
-
 WIDTH: Final = 72
 # Digits after the decimal point, from this size on.
 _DIGITS: Final = ((1000, 0), (100, 1), (10, 2), (0.1, 3), (0.01, 4))

@@ -7,17 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from iolab.agent.plan import Cell, Device, Job
 from iolab.pathology.base import Claim
-
-__all__ = [
-    "contrast_words",
-    "effects_words",
-    "measure_words",
-    "number_words",
-    "value_words",
-    "work_words",
-]
+from iolab_agent.plan import Cell, Device, Job
 
 # Names of values in a mail; others have their column's name.
 _VALUES: Final = {

@@ -25,6 +25,7 @@ from tracedat._formats import (
 )
 from tracedat._memory import Room
 from tracedat._pages import UNKNOWN, UNWANTED, Loaded, Selection, load
+from tracedat._text import is_text, read_text
 from tracedat._trace import EventColumns, Loss, Symbols, Trace, TraceInfo
 
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
@@ -111,12 +112,13 @@ def read(
     buffer: str | None = None,
     most: int | None = None,
 ) -> Trace:
-    """Read a trace.dat into columns.
+    """Read a trace.dat, or the text of ``trace-cmd report``, into columns.
 
     Parameters
     ----------
     path : str or Path
-        A file of trace-cmd, version 6 or 7, uncompressed or compressed with zlib or zstd.
+        A file of trace-cmd, version 6 or 7, uncompressed or compressed with zlib or zstd; or a
+        text that trace-cmd or the kernel (tracefs's ``trace``) printed.
     events : sequence of str, optional
         Names of events (``sched_switch`` or ``sched:sched_switch``); None reads all.
     between : (int, int), optional
@@ -137,7 +139,7 @@ def read(
     TooLargeError
         If they need more memory, or the file claims more than a trace has: a `TraceError`.
     TraceError
-        If the file is damaged or not a trace.dat; it names the offset or the section.
+        If the file is damaged or no trace; it names the offset or the section.
     RequestError
         If the file lacks an event or the buffer: a `TraceError`; it suggests the nearest event.
 
@@ -148,6 +150,8 @@ def read(
     {'sched_switch': 16154, 'sched_waking': 11917}
     """
     with TraceFile(Path(path)) as file:
+        if is_text(file):
+            return read_text(file, events, between, buffer=buffer, most=most)
         todo = plan(file, events, buffer)
         begin, end = todo.clock.raw_span(between)
         room = Room(file.path, most)

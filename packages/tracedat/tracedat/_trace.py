@@ -86,9 +86,9 @@ class TraceInfo:
     Parameters
     ----------
     version : int
-        The format's version, 6 or 7.
+        The format's version, 6 or 7; 0 for a text.
     compression : str
-        ``none``, ``zlib`` or ``zstd``.
+        ``none``, ``zlib`` or ``zstd``; ``text`` for a text.
     cpus : int
         CPUs of the recorded machine.
     clock : str
@@ -96,7 +96,8 @@ class TraceInfo:
     buffers : tuple of str
         The ring buffers; the top one is ``""``.
     options : mapping
-        ``trace-cmd`` (its version) and ``uname`` of the recorded machine.
+        ``trace-cmd`` (its version) and ``uname`` of the recorded machine; of a text ``unread``,
+        the number of lines that are no events.
     counters : mapping
         The kernel's counters (``entries``, ``overrun``, …) by buffer and CPU.
     """

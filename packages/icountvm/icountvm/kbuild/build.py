@@ -27,8 +27,6 @@ from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_of, locked
 from iolab_base.process import CommandError, run
 
-__all__ = ["build_kernel", "build_state"]
-
 _log = logging.getLogger(__name__)
 
 _INSTALL_S = 600.0

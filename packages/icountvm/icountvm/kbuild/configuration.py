@@ -12,8 +12,6 @@ from iolab_base.errors import UserError
 from iolab_base.files import atomic_write, digest_of
 from iolab_base.process import run
 
-__all__ = ["Configuration", "configuration", "configure", "options_of"]
-
 _HERE = Path(__file__).resolve().parent
 _NEEDS = _HERE / "needs.config"
 _DISTRIBUTION = _HERE / "distribution.config"

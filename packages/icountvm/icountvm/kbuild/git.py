@@ -19,8 +19,6 @@ from icountvm.kbuild.tools import environment
 from iolab_base.errors import UserError
 from iolab_base.process import CommandError, Result, run
 
-__all__ = ["Repository", "State", "repository_of"]
-
 _QUICK_S = 120.0
 _CHECKOUT_S = 1800.0
 _SHOWN_CHANGES = 3

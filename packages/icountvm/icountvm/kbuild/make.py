@@ -14,8 +14,6 @@ from pathlib import Path
 from iolab_base.errors import IolabError
 from iolab_base.process import CommandError, kill_group, start
 
-__all__ = ["BuildError", "last_words", "make_kernel"]
-
 _log = logging.getLogger(__name__)
 
 # Lines of a quiet build: "  CC      kernel/sched/core.o".

@@ -19,8 +19,6 @@ from iolab_base.errors import IolabError, UserError
 from iolab_base.files import cache_dir, digest_file, digest_of, scratch_dir
 from iolab_base.process import CommandError, run
 
-__all__ = ["Source", "Tree", "open_tree"]
-
 _log = logging.getLogger(__name__)
 
 _TARBALLS = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tar.zst", ".tgz", ".txz")

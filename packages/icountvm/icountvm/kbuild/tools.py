@@ -15,8 +15,6 @@ from pathlib import Path
 from iolab_base.errors import CannotRunError
 from iolab_base.process import CommandError, run
 
-__all__ = ["check_tools", "compiler", "compiler_version", "environment", "missing_tools"]
-
 # By program, or header: its package in Debian and Ubuntu, in Fedora and openSUSE, and in Arch.
 _NEEDED = {
     "gcc": ("gcc", "gcc", "gcc"),

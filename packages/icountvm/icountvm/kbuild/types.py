@@ -19,8 +19,6 @@ from iolab_base.files import atomic_write
 from iolab_base.process import CommandError, run
 from iolab_base.reading import read_regular
 
-__all__ = ["Dwarf", "built_offsets"]
-
 _SOURCE: Final = """\
 #include <linux/module.h>
 #include <linux/sched.h>

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: MIT
+"""What becomes of each option of fio: passed on, translated, without effect; what lacks."""
+
+from __future__ import annotations
+
+import re
+
+from iolab_agent.fio_options import GRAMMARS, REFUSED, USELESS, faults_of, same_option
+
+_REPORT = USELESS["group_reporting"]
+_LOGS = "iolab keeps the distribution of latencies of every cell"
+_SEED = "each cell has a seed of its own, the same in its control"
+_LAYOUT = "iolab makes the files before the run: layout"
+_TIME = "the cell's time ends the run"
+_TOGETHER = "sections of one phase run for the same time"
+_GROUP = "the job's cgroup is the question's: group"
+
+# Options that change nothing of what is measured, and why.
+WITHOUT_EFFECT: dict[str, str] = USELESS | {
+    name: why
+    for why, names in (
+        (
+            _REPORT,
+            "name per_job_logs output minimal append-terse terse-version eta eta-interval "
+            "eta-newline status-interval idle-prof debug warnings-fatal readonly alloc-size "
+            "max-jobs showcmd parse-only new_group",
+        ),
+        (_LOGS, "bandwidth-log latency-log bwavgtime iopsavgtime inflate-log"),
+        (_SEED, "randseed randrepeat"),
+        (
+            _LAYOUT,
+            "create_serialize create_fsync create_on_open create_only allow_file_create",
+        ),
+        (
+            _TIME,
+            "loops number_ios steadystate ss ss_dur ss_ramp steadystate_duration "
+            "steadystate_ramp_time steadystate_check_interval ss_interval",
+        ),
+        (_TOGETHER, "exitall exit_what exitall_on_error"),
+        (_GROUP, "cgroup cgroup_weight cgroup_nodelete"),
+        ("the device's scheduler is the question's: device", "ioscheduler"),
+        ("the virtual machine is thrown away", "allow_mounted_write"),
+    )
+    for name in names.split()
+}
+_FAMILIES = ((re.compile(r"^write_\w+_log$|^log_"), _LOGS),)
+
+# Options that are measured as something else, and as what.
+TRANSLATED = {
+    "filename": "a device is the measured device; a file is on the measured file system",
+    "directory": "the measured file system",
+    "size": "kept where there is room, else all sizes are scaled by the same factor",
+    "filesize": "as size",
+    "offset": "scaled with the size",
+    "offset_increment": "scaled with the size",
+    "io_size": "scaled with the size",
+    "runtime": "the cell's virtual time, runtime_ms; the job's own with as_asked",
+    "ramp_time": "the cell's virtual time, ramp_ms; the job's own with as_asked",
+    "time_based": "always set, unless the job runs to its end",
+    "startdelay": "the same part of the runtime",
+    "stonewall": "the section and what follows it are another level of the factor section",
+    "wait_for": "as stonewall",
+    "verify": "the checksums are written; verifying them is outside of the measured time",
+    "cpus_allowed": "cores that the machine has",
+    "cpumask": "cpus_allowed",
+    "numa_cpu_nodes": "nothing: the virtual machine has one node",
+    "numa_mem_policy": "nothing: the virtual machine has one node",
+}
+
+# Options with which a section has other files than one for each process: fio makes them.
+OWN_FILES = frozenset(
+    (
+        *("nrfiles", "openfiles", "file_service_type", "filename_format", "opendir"),
+        *("unique_filename", "lockfile", "file_append", "unlink", "unlink_each_loop"),
+    )
+)
+
+# Engines that end by themselves, or do no I/O that could be repeated for a time.
+ENDING = frozenset(
+    (
+        *("dircreate", "dirdelete", "dirstat", "e4defrag", "exec"),
+        *("filecreate", "filedelete", "filestat"),
+    )
+)
+
+# What an engine needs that no virtual machine of iolab has.
+LACKS = {
+    **dict.fromkeys(("rbd", "rados"), "a Ceph cluster"),
+    **dict.fromkeys(("gfapi", "gfapi_async"), "a GlusterFS server"),
+    **dict.fromkeys(("ime_aio", "ime_psync", "ime_psyncv", "dfs", "libhdfs"), "a cluster"),
+    **dict.fromkeys(("http", "nbd", "nfs", "libiscsi", "net", "netsplice"), "a server"),
+    **dict.fromkeys(("rdma", "librpma_apm_client", "librpma_gpspm_client"), "an RDMA adapter"),
+    **dict.fromkeys(("librpma_apm_server", "librpma_gpspm_server"), "an RDMA adapter"),
+    **dict.fromkeys(("libpmem", "dev-dax"), "persistent memory"),
+    **dict.fromkeys(("libcufile", "libhipfile"), "a GPU"),
+    **dict.fromkeys(("xnvme", "libblkio", "spdk"), "a library that Debian's fio lacks"),
+    **dict.fromkeys(("windowsaio", "solarisaio", "guasi"), "another operating system"),
+    "libzbc": "a zoned block device",
+    "mtd": "a flash device",
+    "sg": "a SCSI device of its own",
+    "io_uring_cmd": "an NVMe character device",
+    "external": "an engine that is built with its fio",
+    "cpp_null": "an engine that is built with its fio",
+}
+
+
+def why_without_effect(option: str) -> str | None:
+    """Return why an option changes nothing of what is measured; None if it is passed on."""
+    known = WITHOUT_EFFECT.get(option)
+    return known or next((why for part, why in _FAMILIES if part.search(option)), None)
+
+
+def fate_of(option: str) -> tuple[str, str]:
+    """Return what a virtual machine makes of an option, and what a real machine does."""
+    option = same_option(option)
+    why = why_without_effect(option)
+    if option in TRANSLATED or why is not None:
+        here = TRANSLATED.get(option) or f"without effect: {why}"
+        there = "the same"
+        if option == "filename":
+            there = "one file or device, which is the named one"
+        return here, there
+    fault = "" if option in GRAMMARS else faults_of({option: "1"})[0]
+    makes = "fio makes the files" if option in OWN_FILES else "passed on"
+    return makes, f"refused: {fault.partition(': ')[2]}" if fault else "passed on"
+
+
+def fault_of_change(option: str, value: str) -> str:
+    """Return why an option, at a value, cannot be what a question changes, or ""."""
+    name = same_option(option)
+    if name in OWN_FILES or (name in TRANSLATED and name not in GRAMMARS and name != "verify"):
+        return f"fio's {option} is not one of a cell: {fate_of(option)[0]}"
+    if why := why_without_effect(name):
+        return f"fio's {option} has no effect: {why}"
+    # A virtual machine takes what a real one refuses.
+    known = option not in GRAMMARS and (option in REFUSED or "verify" in option)
+    return "" if known else "; ".join(faults_of({option: value}))

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""Sizes of a translated job: kept where there is room, else scaled, keeping their ratios."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from fiojobs.table import Work
+from iolab_agent.fio_options import processes_of
+from iolab_agent.fio_values import bytes_of
+from iolab_base.errors import UserError
+
+_MIB: Final = 1 << 20
+# Of files and used parts of a device, if the job names no size.
+_USUAL_MIB: Final = 64
+_SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
+
+
+def _amount(text: str | None, room: int) -> int | None:
+    """Return a size in bytes; a percentage is one of the room; None if it is neither."""
+    if text is None:
+        return None
+    if match := re.fullmatch(r"([0-9]{1,3})%", text):
+        return room * min(int(match[1]), 100) // 100
+    return bytes_of(text) or None
+
+
+def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> int:
+    """Return the size of each file in MiB; give sections the sizes that fit, in their ratios."""
+    around = work.around
+    room = around.room_mib * _MIB
+    sizes: dict[str, int] = {}
+    for name, options in work.options.items():
+        own = _amount(options.get("size"), room)
+        of_file = _amount(options.get("filesize"), room)
+        sizes[name] = own or (of_file or 0) * max(1, bytes_of(options.get("nrfiles", "1")))
+    asked = max(sizes.values())
+    usual = (around.size_mib or _USUAL_MIB) * _MIB
+    largest = max((size or usual for size in sizes.values()), default=usual)
+
+    def together(phase: Sequence[str]) -> int:
+        if shared:
+            return largest
+        return sum(processes_of(work.options[n]) for n in phase) * largest
+
+    # Each process gets a file as large as the largest.
+    needed = max(map(together, phases))
+    factor = min(1.0, room / needed)
+    why = f"room for {around.room_mib} MiB: the same part of each size"
+    if asked and around.size_mib is not None:
+        factor, why = around.size_mib * _MIB / asked, "size_mib"
+    if not asked and factor < 1:
+        usual = max(_MIB, int(usual * factor) // _MIB * _MIB)
+    size_mib = max(1, int((asked or usual) * (factor if asked else 1)) // _MIB)
+    equal = len(set(sizes.values())) == 1
+    for name, options in work.options.items():
+        _give_size(work, name, sizes[name], factor, why, size_mib=size_mib, equal=equal)
+        if factor < 1:
+            _scale(work, name, factor, why)
+        if not asked and options:
+            work.say(name, "size", "not named", f"{size_mib} MiB", "size_mib chooses it")
+    return size_mib
+
+
+def _give_size(
+    work: Work, name: str, asked: int, factor: float, why: str, *, size_mib: int, equal: bool
+) -> None:
+    options = work.options[name]
+    makes_files = any(option in options for option in ("directory", "filename"))
+    scaled = int(asked * factor)
+    scaled = scaled // _MIB * _MIB if scaled >= _MIB else max(4096, scaled // 4096 * 4096)
+    for option in ("size", "filesize"):
+        text = options.get(option)
+        if text is None:
+            continue
+        amount = _amount(text, work.around.room_mib * _MIB)
+        if makes_files:
+            if amount is not None and (factor != 1 or text.endswith("%")):
+                work.change(name, option, str(max(4096, int(amount * factor) // 4096 * 4096)), why)
+            continue
+        measured = f"{size_mib} MiB" if equal else f"{scaled / _MIB:g} MiB"
+        kept = option == "size" or "size" not in options
+        reason = "as asked" if amount == scaled else why
+        if not kept:
+            reason = "the file is as large as what is read or written of it"
+        if amount is None:
+            raise UserError(f"the fio job's {option} is not a size: {text[:40]!r}")
+        if amount == scaled and kept and equal and scaled == size_mib * _MIB:
+            del options[option]
+        else:
+            work.take(name, option, measured, reason)
+    if asked and not makes_files and (not equal or scaled != size_mib * _MIB):
+        options["size"] = str(scaled)
+
+
+def _scale(work: Work, name: str, factor: float, why: str) -> None:
+    """Scale what is a part of a size."""
+    for option in _SCALED:
+        text = work.options[name].get(option, "")
+        amount = 0 if text.endswith("%") else bytes_of(text)
+        if amount > 0:
+            work.change(name, option, str(int(amount * factor) // 4096 * 4096), why)

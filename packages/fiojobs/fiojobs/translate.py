@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: MIT
+"""Translate a fio job as it was asked to the job that is measured, option by option."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fiojobs.language import read_job
+from fiojobs.options import ENDING, LACKS, OWN_FILES, why_without_effect
+from fiojobs.sizes import give_sizes
+from fiojobs.table import Row, Surroundings, Work
+from iolab_agent.cgroup_files import cores_of
+from iolab_agent.fio_options import GRAMMARS, faults_of, same_option
+from iolab_agent.fio_values import time_us
+from iolab_agent.plan import Section
+from iolab_base.errors import CannotRunError, UserError
+
+# Options that begin a phase.
+_PHASES = ("stonewall", "wait_for")
+_SECOND_US: Final = 10**6
+_OVER_AGAIN: Final = "a job that is done begins again until its time is over; see as_asked"
+# The most factors that sections are taken apart into.
+_MOST_FACTORS: Final = 3
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What is measured of a job.
+
+    Parameters
+    ----------
+    sections : list of Section
+        All sections, with the options that fio gets.
+    phases : list of list of str
+        Names of the sections that run at the same time, phase after phase.
+    rows : list of Row
+        What was changed, and why; options that are passed on unchanged have no row.
+    size_mib, ramp_ms, runtime_ms, shared_file, to_end, unchecked
+        As those of `iolab_agent.plan.OpenJob`.
+    devices : int
+        How many devices the job names; 0: it has files.
+    """
+
+    sections: list[Section]
+    phases: list[list[str]]
+    rows: list[Row]
+    size_mib: int
+    ramp_ms: int
+    runtime_ms: int
+    shared_file: bool
+    to_end: bool
+    unchecked: bool
+    devices: int
+
+    def factors(self) -> dict[str, list[int | str]]:
+        """Return what varies if the phases are levels: options with their values, or ``section``.
+
+        Sections that differ in a few options, each value with each, are levels of these options.
+        """
+        if len(self.phases) == 1:
+            return {}
+        named = {section.name: section.options for section in self.sections}
+        if all(len(phase) == 1 for phase in self.phases):
+            options = [named[name] for (name,) in self.phases]
+            keys = dict.fromkeys(key for each in options for key in each)
+            differing = [k for k in keys if len({each.get(k) for each in options}) > 1]
+            levels = {
+                k: list(dict.fromkeys(each.get(k, "") for each in options)) for k in differing
+            }
+            grid = list(itertools.product(*levels.values()))
+            have = [tuple(each.get(k, "") for k in differing) for each in options]
+            whole = len(have) == len(set(have)) == len(grid) and GRAMMARS.keys() >= set(levels)
+            if whole and len(levels) <= _MOST_FACTORS and all(map(all, levels.values())):
+                return {k: [int(v) if v.isdigit() else v for v in vs] for k, vs in levels.items()}
+        return {"section": ["+".join(phase) for phase in self.phases]}
+
+
+def translate(job: str | Path, around: Surroundings) -> Translation:
+    """Return what is measured of a fio job, and what was changed in it.
+
+    Raises UserError if the job cannot be read, CannotRunError if the virtual machine lacks what it
+    needs.
+    """
+    asked = read_job(job)
+    work = Work(around, {s.name: {same_option(k): v for k, v in s.options.items()} for s in asked})
+    for name, options in work.options.items():
+        _refuse_lacking(name, options, own_fio=around.own_fio)
+        _fill_keywords(work, name)
+    phases = _phases(work)
+    ends = [name for name, o in work.options.items() if _engine(o) in ENDING]
+    ramp_ms, runtime_ms, to_end = _times(work, ends)
+    for name in work.options:
+        for option in [o for o in work.options[name] if why_without_effect(o) is not None]:
+            if not (to_end and option in ("loops", "number_ios")):
+                work.take(name, option, "nothing", why_without_effect(option) or "")
+        _verification(work, name)
+        _cores(work, name)
+    devices, shared = _places(work)
+    size_mib = give_sizes(work, phases, shared=shared or bool(devices))
+    sections = [Section(name, options) for name, options in work.options.items()]
+    return Translation(
+        sections,
+        phases,
+        work.table(),
+        size_mib=size_mib,
+        ramp_ms=ramp_ms,
+        runtime_ms=runtime_ms,
+        shared_file=shared,
+        to_end=to_end,
+        unchecked=any(faults_of(section.options) for section in sections),
+        devices=devices,
+    )
+
+
+def _engine(options: Mapping[str, str]) -> str:
+    return options.get("ioengine", "").partition(":")[0]
+
+
+def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> None:
+    lacks = LACKS.get(_engine(options))
+    if not own_fio and options.get("uncached", "0") != "0":
+        # fio 3.33 sends 0x40, RWF_ATOMIC since Linux 6.11; RWF_DONTCACHE is 0x80
+        # (include/uapi/linux/fs.h).
+        raise CannotRunError(
+            f"the fio job's section {name} needs a fio that knows RWF_DONTCACHE (uncached=1): "
+            "Debian's sends a flag that kernels now read as RWF_ATOMIC; name one: fio_binary=..."
+        )
+    if options.get("zonemode") == "zbd":
+        lacks = "a zoned block device"
+    if lacks is not None:
+        raise CannotRunError(f"the fio job's section {name} needs {lacks}, which iolab cannot make")
+
+
+def _fill_keywords(work: Work, name: str) -> None:
+    """Fill in what fio itself would read from the machine; see its documentation of keywords."""
+    around = work.around
+    values = {"pagesize": 4096, "mb_memory": around.memory_mib, "ncpus": around.cpus}
+    for option, value in work.options[name].items():
+        filled = re.sub(r"\$(pagesize|mb_memory|ncpus)\b", lambda m: str(values[m[1]]), value)
+        if filled != value:
+            work.change(name, option, filled, "the virtual machine's")
+
+
+def _phases(work: Work) -> list[list[str]]:
+    """Return the sections that run at the same time, in the order of fio."""
+    phases: list[list[str]] = []
+    for name, options in work.options.items():
+        waits = any(option in options for option in _PHASES)
+        if not phases or waits:
+            phases.append([])
+        phases[-1].append(name)
+        first = len(phases) == 1
+        for option in _PHASES:
+            why = "it is the first" if first else "a cell of its own, on a fresh device"
+            work.take(name, option, "nothing" if first else f"phase {len(phases)}", why)
+    return phases
+
+
+def _us(text: str) -> int | None:
+    """Return a time in us; a plain number is in s."""
+    amount = time_us(text)
+    return amount * _SECOND_US if amount is not None and text.isdigit() else amount
+
+
+def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
+    """Return ramp and runtime in ms, and whether the job runs to its end."""
+    around = work.around
+    asked: dict[str, int] = {}
+    timed = False
+    for options in work.options.values():
+        for option in ("runtime", "ramp_time"):
+            us = _us(options.get(option, "0"))
+            if us is None:
+                raise UserError(f"the fio job's {option} is not a time: {options[option][:40]!r}")
+            asked[option] = max(asked.get(option, 0), us // 1000)
+        timed |= options.get("time_based", "0") not in ("0",)
+    to_end = bool(ending) or (around.as_asked and not timed)
+    ramp_ms, runtime_ms = around.ramp_ms, around.runtime_ms
+    if around.as_asked:
+        ramp_ms = asked["ramp_time"]
+        runtime_ms = asked["runtime"] or (60_000 if to_end else around.runtime_ms)
+    if to_end:
+        ramp_ms, runtime_ms = 0, max(runtime_ms, 60_000)
+    ratio = runtime_ms / asked["runtime"] if asked["runtime"] else 0.0
+    for name in work.options:
+        measured = "to its end" if to_end else f"{runtime_ms} ms"
+        why = "as asked" if around.as_asked else "virtual time; as_asked=True takes the job's own"
+        if to_end and ending:
+            why = f"a job of {', '.join(ending)} ends by itself"
+        if not asked["runtime"] and not to_end:
+            work.say(name, "runtime", "until its size is done", measured, _OVER_AGAIN)
+        work.take(name, "runtime", measured, why)
+        work.take(name, "ramp_time", f"{ramp_ms} ms", why)
+        if work.options[name].pop("time_based", "0") == "0" and asked["runtime"] and not to_end:
+            work.say(name, "time_based", "not set", "set", _OVER_AGAIN)
+        _start_delay(work, name, 1.0 if around.as_asked else ratio)
+    return ramp_ms, runtime_ms, to_end
+
+
+def _start_delay(work: Work, name: str, ratio: float) -> None:
+    text = work.options[name].get("startdelay")
+    if text is None or ratio == 1:
+        return
+    delays = [_us(part) for part in text.split("-")]
+    if not ratio or None in delays:
+        work.take(name, "startdelay", "0", "the job has no runtime that it could be a part of")
+        return
+    scaled = "-".join(f"{round((us or 0) * ratio)}us" for us in delays)
+    work.change(name, "startdelay", scaled, "the same part of the runtime")
+
+
+def _verification(work: Work, name: str) -> None:
+    options = work.options[name]
+    if options.get("verify", "0") in ("0", "none"):
+        return
+    order = options.get("rw", "read").partition(":")[0]
+    if order in ("read", "randread"):
+        for option in [o for o in options if "verify" in o]:
+            why = "the device is fresh: nothing was written that could be verified"
+            work.take(name, option, "nothing", why)
+        return
+    why = "verifying after the writes is outside of the measured time; the checksums are written"
+    work.change(name, "do_verify", "0", why)
+
+
+def _cores(work: Work, name: str) -> None:
+    """Give a section cores that the machine has."""
+    options, cpus = work.options[name], work.around.cpus
+    if "cpumask" in options:
+        text = options["cpumask"]
+        try:
+            mask = int(text, 0)
+        except ValueError as error:
+            raise UserError(f"the fio job's cpumask is not a number: {text[:40]!r}") from error
+        listed = ",".join(str(core) for core in range(mask.bit_length()) if mask >> core & 1)
+        work.say(name, "cpumask", text, f"cpus_allowed={listed}", "the same cores")
+        del options["cpumask"]
+        options["cpus_allowed"] = listed
+    cores = cores_of(options.get("cpus_allowed", ""))
+    if cores and max(cores) >= cpus:
+        fitting = sorted({number % cpus for number in range(len(set(cores)))})
+        listed = ",".join(map(str, fitting))
+        machine = f"the machine has {cpus} {'processor' if cpus == 1 else 'processors'}: cpus=..."
+        work.change(name, "cpus_allowed", listed, machine)
+    for option in ("numa_cpu_nodes", "numa_mem_policy"):
+        work.take(name, option, "nothing", "the virtual machine has one node")
+
+
+def _names(text: str) -> list[str]:
+    """Return the names of a filename; an escaped colon is a part of one."""
+    return [part.replace("\\:", ":") for part in re.split(r"(?<!\\):", text) if part]
+
+
+def _is_device(name: str) -> bool:
+    return name.startswith("/dev/") and name not in ("/dev/null", "/dev/zero")
+
+
+def _places(work: Work) -> tuple[int, bool]:
+    """Return how many devices the job uses itself, and whether all processes share one file.
+
+    Sections whose files fio must make itself get the measured folder.
+    """
+    named = {n: _names(o["filename"]) for n, o in work.options.items() if o.get("filename")}
+    every = list(dict.fromkeys(f for files in named.values() for f in files))
+    devices = [f for f in every if _is_device(f)]
+    files = [f for f in every if not _is_device(f) and f != "-"]
+    for name in work.options:
+        work.take(name, "directory", "the measured file system", "iolab makes it for each cell")
+        if work.options[name].get("nrfiles") == "1":
+            work.take(name, "nrfiles", "1 file", "each process has one file")
+    if devices and not files:
+        return _on_devices(work, named, devices)
+    alone = len(named) == len(work.options) and len(every) == 1
+    own = any(option in o for o in work.options.values() for option in OWN_FILES)
+    if alone and not own and not every[0].startswith("/dev/"):
+        for name in work.options:
+            work.take(name, "filename", "one file for all", "on the measured file system")
+        return 0, True
+    for name, options in work.options.items():
+        if name in named:
+            within = {f: Path(f).name for f in named[name]}
+            if len(set(within.values())) < len(within):
+                within = {f: f.strip("/").replace("/", "-") for f in within}
+            kept = [f if f.startswith("/dev/") else f"{{folder}}/{within[f]}" for f in named[name]]
+            value = ":".join(f.replace(":", "\\:") for f in kept)
+            work.change(name, "filename", value, "in the measured file system")
+        elif any(option in options for option in OWN_FILES):
+            options["directory"] = "{folder}"
+    return 0, False
+
+
+def _on_devices(
+    work: Work, named: Mapping[str, list[str]], devices: Sequence[str]
+) -> tuple[int, bool]:
+    one = len(devices) == 1 and len(named) == len(work.options)
+    for name in named:
+        if one:
+            work.take(name, "filename", "the measured device", "a device of this machine's own")
+            continue
+        nodes = [f"{{device:{devices.index(f)}}}" for f in named[name]]
+        work.change(name, "filename", ":".join(nodes), "devices of this machine's own, in order")
+    return len(devices), False

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""Jobs as people bring them, and what is measured of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fiojobs.options import LACKS, TRANSLATED
+from fiojobs.table import Surroundings
+from fiojobs.translate import Translation, translate
+from iolab_agent.fio_options import faults_of
+from iolab_base.errors import CannotRunError, UserError
+
+_AROUND = Surroundings(ramp_ms=300, runtime_ms=600, room_mib=256, cpus=2, memory_mib=1024)
+_SUITE = """
+[global]
+ioengine=libaio
+size=1g
+directory=/mnt/test
+runtime=30
+time_based=1
+[seq-read]
+rw=read
+bs=1m
+stonewall
+[rand-read]
+rw=randread
+bs=4k
+iodepth=32
+stonewall
+[log]
+rw=write
+bs=4k
+"""
+
+
+def _of(job: str, **around: object) -> Translation:
+    return translate(job, replace(_AROUND, **around))  # type: ignore[arg-type]
+
+
+def _rows(found: Translation) -> dict[str, tuple[str, str]]:
+    return {row.option: (row.asked, row.measured) for row in found.rows}
+
+
+def test_a_plain_job_is_one_that_a_real_machine_takes_too() -> None:
+    found = _of(
+        "fio -name=t -filename=/dev/sda -rw=randwrite -bs=4k -size=20G -numjobs=4 -runtime=60"
+    )
+    assert (found.size_mib, found.devices, found.unchecked) == (256, 1, False)
+    assert found.sections[0].options == {"rw": "randwrite", "bs": "4k", "numjobs": "4"}
+    rows = _rows(found)
+    assert rows["filename"][0] == "/dev/sda"
+    assert rows["size"] == ("20G", "256 MiB")
+    assert rows["runtime"] == ("60", "600 ms")
+    assert "time_based" in rows
+
+
+@pytest.mark.parametrize(
+    ("job", "size_mib", "sizes"),
+    [
+        ("rw=read size=16m", 16, [""]),
+        ("rw=read", 64, [""]),
+        ("rw=read size=50%", 128, [""]),
+        ("rw=read size=1g numjobs=8", 32, [""]),
+        ("rw=read size=16k", 1, ["16384"]),
+        ("[a]\nsize=1g\n[b]\nsize=2g\n", 128, [str(64 << 20), ""]),
+        ("[a]\nsize=1g\n[b]\nsize=2g\nstonewall\n", 256, [str(128 << 20), ""]),
+        ("filename=x numjobs=8 size=1g", 256, [""]),
+    ],
+)
+def test_sizes_are_kept_or_scaled_in_their_ratios(
+    job: str, size_mib: int, sizes: list[str]
+) -> None:
+    found = _of(job)
+    assert found.size_mib == size_mib
+    kept = [section.options.get("size", "") for section in found.sections]
+    assert [size if size != str(size_mib << 20) else "" for size in kept] == sizes
+
+
+def test_what_is_a_part_of_a_size_is_scaled_with_it() -> None:
+    (section,) = _of("rw=read size=1g offset=512m io_size=10%").sections
+    assert section.options["offset"] == str(128 << 20)
+    assert section.options["io_size"] == "10%"
+
+
+def test_the_question_may_choose_the_size() -> None:
+    assert _of("rw=read size=1g", size_mib=8).size_mib == 8
+    assert _of("rw=read", size_mib=8).size_mib == 8
+
+
+def test_sections_one_after_another_are_levels() -> None:
+    found = _of(_SUITE)
+    assert found.phases == [["seq-read"], ["rand-read", "log"]]
+    assert found.factors() == {"section": ["seq-read", "rand-read+log"]}
+
+
+def test_sections_that_differ_in_two_options_are_levels_of_these() -> None:
+    cells = "".join(
+        f"[s{bs}{depth}]\nrw=read\nbs={bs}\niodepth={depth}\nstonewall\n"
+        for bs in ("4k", "64k")
+        for depth in (1, 16)
+    )
+    assert _of(cells).factors() == {"bs": ["4k", "64k"], "iodepth": [1, 16]}
+    # A map with a hole in it is none.
+    assert list(_of(cells[: cells.rindex("[")]).factors()) == ["section"]
+
+
+def test_as_asked_takes_the_jobs_own_times_and_ends() -> None:
+    found = _of("rw=read runtime=2s ramp_time=1 time_based", as_asked=True)
+    assert (found.ramp_ms, found.runtime_ms, found.to_end) == (1000, 2000, False)
+    found = _of("rw=read size=8m loops=2", as_asked=True)
+    assert (found.ramp_ms, found.to_end) == (0, True)
+    assert found.sections[0].options["loops"] == "2"
+    assert "loops" in _rows(_of("rw=read size=8m loops=2"))
+
+
+def test_files_that_fio_makes_are_in_the_measured_folder() -> None:
+    found = _of("filename=/srv/a:/srv/b rw=read size=8m")
+    assert found.unchecked
+    assert found.sections[0].options["filename"] == "{folder}/a:{folder}/b"
+    assert _of("nrfiles=4 size=8m directory=/srv").sections[0].options["directory"] == "{folder}"
+    one = _of("fio --name=a --filename=/data/file --name=b --filename=/data/file")
+    assert (one.shared_file, one.unchecked) == (True, False)
+    # A collision of names is none of files.
+    two = _of("filename=/a/x:/b/x").sections[0].options["filename"]
+    assert two == "{folder}/a-x:{folder}/b-x"
+
+
+def test_several_devices_are_the_cells_in_order() -> None:
+    found = _of("[a]\nfilename=/dev/sda:/dev/sdb\n[b]\nfilename=/dev/sdb\n")
+    assert found.devices == 2
+    names = [section.options["filename"] for section in found.sections]
+    assert names == ["{device:0}:{device:1}", "{device:1}"]
+
+
+def test_cores_that_the_machine_lacks_are_others() -> None:
+    assert _of("cpus_allowed=4,5").sections[0].options["cpus_allowed"] == "0,1"
+    assert _of("cpus_allowed=1").rows[0].option != "cpus_allowed"
+    assert _of("cpumask=2").sections[0].options == {"cpus_allowed": "1"}
+
+
+def test_verification_is_outside_of_the_measured_time() -> None:
+    assert _of("rw=write verify=crc32c").sections[0].options["do_verify"] == "0"
+    assert "verify" not in _of("rw=read verify=crc32c").sections[0].options
+
+
+def test_what_the_machine_cannot_have_is_named() -> None:
+    for engine, lacks in LACKS.items():
+        with pytest.raises(CannotRunError, match=lacks):
+            _of(f"ioengine={engine}")
+    with pytest.raises(CannotRunError, match="zoned"):
+        _of("zonemode=zbd")
+    with pytest.raises(CannotRunError, match="RWF_DONTCACHE"):
+        _of("rw=read uncached=1")
+    assert _of("rw=read uncached=1", own_fio=True).sections[0].options["uncached"] == "1"
+
+
+@pytest.mark.parametrize("job", ["runtime=soon", "size=much", "cpumask=first"])
+def test_a_value_that_is_none_is_one_sentence(job: str) -> None:
+    with pytest.raises(UserError, match=job.partition("=")[0]):
+        _of(job)
+
+
+@pytest.mark.parametrize(
+    ("option", "word"),
+    [
+        ("exec_prerun=true", "program"),
+        ("filename=a:b", "outside"),
+        ("unlink=1", "remove"),
+        ("fill_device=1", "fill"),
+        ("mem=mmapshared:x", "mem"),
+    ],
+)
+def test_a_real_machine_refuses_with_the_reason(option: str, word: str) -> None:
+    found = _of(f"rw=write {option}")
+    assert found.unchecked
+    faults = [fault for section in found.sections for fault in faults_of(section.options)]
+    assert any(word in fault for fault in faults)
+
+
+def test_a_path_is_read_once(tmp_path: Path) -> None:
+    job = tmp_path / "suite.fio"
+    job.write_text(_SUITE)
+    assert translate(job, _AROUND) == translate(_SUITE, _AROUND)
+
+
+_VALUES = {"filename": "/dev/sda", "wait_for": "a", "verify": "md5", "cpus_allowed": "9"}
+
+
+@pytest.mark.parametrize("option", sorted(TRANSLATED.keys() - {"time_based"}))
+def test_each_translated_option_has_a_row(option: str) -> None:
+    value = _VALUES.get(option, "512m" if "size" in option or "offset" in option else "1")
+    first = "" if option in ("stonewall", "wait_for") else f"{option}={value}\n"
+    job = f"[a]\nrw=write\nsize=1g\n{first}[b]\nrw=write\nsize=1g\n{option}={value}\n"
+    found = {row.option for row in _of(job).rows}
+    assert found & {option, "do_verify" if option == "verify" else option}
