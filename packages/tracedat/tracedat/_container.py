@@ -17,7 +17,7 @@ from pathlib import Path
 from tracedat._errors import TooLargeError, TraceError
 from tracedat._file import Cursor, TraceFile, decompress
 
-_MAGIC = b"\x17\x08\x44tracing"
+MAGIC = b"\x17\x08\x44tracing"
 _COMPRESSIONS = ("none", "zlib", "zstd")
 _COMPRESSED = 1
 _MAX_CPUS = 1 << 15
@@ -114,8 +114,8 @@ def read_container(file: TraceFile) -> Container:
     cursor = Cursor.of_file(file)
     if file.size == 0:
         raise TraceError(file.path, "is empty")
-    head = cursor.take(min(len(_MAGIC), file.size))
-    if head != _MAGIC:
+    head = cursor.take(min(len(MAGIC), file.size))
+    if head != MAGIC:
         raise TraceError(file.path, "is not a trace.dat: the magic bytes are missing", 0)
     at = cursor.position
     version = cursor.string()
