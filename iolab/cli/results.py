@@ -226,8 +226,8 @@ def profile(
     conditions or two kernels: the differences then have an interval. The tables show the costliest
     functions; --json gives all of them.
     """
-    from guestprof.switches import switch_chain, tell_switches
-    from guestprof.switches import switches as switches_of
+    from guestprof.schedule import switch_chain, tell_switches
+    from guestprof.schedule import switches as switches_of
     from iolab.store.profiles import ProfileStore
     from iolab.store.raw import RawStore
 
@@ -305,8 +305,8 @@ def _write(wanted: dict[str, Path], found: Profile, control: Profile | None, tit
     from guestprof.profile_export import write_collapsed, write_pprof
 
     if path := wanted.get("flame"):
-        from guestprof.flame import differential_flame
-        from guestprof.flame import flame as flame_of
+        from guestprof.flames import differential_flame
+        from guestprof.flames import flame as flame_of
 
         if control is None:
             flame_of(found, title).save(path)

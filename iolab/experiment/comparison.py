@@ -15,7 +15,7 @@ import pandas as pd
 import tracedat
 from fiojobs import Row
 from guestprof.profile import Profile
-from guestprof.switches import switches
+from guestprof.schedule import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
 from iolab.figures.panels import condition_text
@@ -40,7 +40,7 @@ from tracedat import Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from guestprof.flame import Flame
+    from guestprof.flames import Flame
     from iolab.figures.interactive import Timeline
     from iolab.report.attribution import Attribution
 
@@ -161,7 +161,7 @@ class Comparison:
         UserError
             If no pair was observed.
         """
-        from guestprof.flame import differential_flame  # noqa: PLC0415 - as in figure()
+        from guestprof.flames import differential_flame  # noqa: PLC0415 - as in figure()
 
         observed = self.cells[self.cells["cell"].isin(list(self.profiles)) & ~self.cells["aa"]]
         for (block, _), pair in observed.groupby(["block", "pair"], sort=False):

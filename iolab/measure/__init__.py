@@ -4,7 +4,7 @@
 Every function raises `tracedat.MissingEventError` for a trace without the events it needs.
 """
 
-from guestprof.switches import SWITCH_CALLS, switch_chain, switches
+from guestprof.schedule import SWITCH_CALLS, switch_chain, switches
 from iolab.measure.gaps import busy_time, idle_gaps
 from iolab.measure.intervals import intervals, slices, wake_event
 from iolab.measure.io_path import IoPath, io_path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 from matplotlib.figure import Figure
 
-from guestprof.flame import differential_flame
+from guestprof.flames import differential_flame
 from iolab import shown
 from iolab.figures.effects import attribution
 from iolab.figures.panels import condition_text

@@ -17,12 +17,12 @@ import pytest
 
 from guestprof.profile import Profile
 from guestprof.profile_file import write_events, write_profile
-from guestprof.switches import SWITCH_CALLS
+from guestprof.schedule import SWITCH_CALLS
 from iolab.paths import REFERENCE
 from iolab.store.profiles import ProfileStore
 from tests.base.test_files import device, small_disk
 from tests.guestprof.test_profile import profile
-from tests.guestprof.test_switches import story
+from tests.guestprof.test_schedule import story
 from tests.support import reports, synthetic
 from tests.support.command import ARGV, Told
 from tests.support.commands import every_command

@@ -14,12 +14,12 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from guestprof.profile import Profile
 from guestprof.profile_file import write_events, write_profile
-from guestprof.switches import SWITCH_CALLS
+from guestprof.schedule import SWITCH_CALLS
 from iolab.cli import main
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
 from tests.guestprof.test_profile import profile
-from tests.guestprof.test_switches import story
+from tests.guestprof.test_schedule import story
 from tests.support.stores import stored
 
 __all__ = ["profile"]

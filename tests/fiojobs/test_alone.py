@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 
 import pytest
 
@@ -33,5 +34,17 @@ def test_the_readme_is_true_where_there_is_no_iolab() -> None:
 
 
 @pytest.mark.parametrize("name", fiojobs.__all__)
-def test_every_public_name_is_documented(name: str) -> None:
+def test_every_public_name_is_there_and_documented(name: str) -> None:
+    assert name in dir(fiojobs)
     assert getattr(fiojobs, name).__doc__
+    assert not isinstance(getattr(fiojobs, name), ModuleType)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="xyz"):
+        _ = fiojobs.xyz  # type: ignore[attr-defined]
+
+
+def test_recipes_load_no_translator() -> None:
+    code = "import sys, iolab.pathology; sys.exit('fiojobs.translation' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -80,6 +81,8 @@ def test_every_public_name_is_there_and_documented(library: object) -> None:
     for name in library.__all__:  # type: ignore[attr-defined]
         assert name in dir(library)
         assert getattr(library, name).__doc__
+        # The second time, a module of this name would stand before it.
+        assert not isinstance(getattr(library, name), ModuleType)
 
 
 def test_another_name_is_an_attribute_error() -> None:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from guestprof.calls import write_calls
-    from guestprof.flame import differential_flame, flame
+    from guestprof.flames import differential_flame, flame
     from guestprof.observation import Observation, ready_observer
     from guestprof.profile import Profile
     from guestprof.profile_export import write_collapsed, write_pprof
     from guestprof.profile_file import read_profile
-    from guestprof.switches import switches
+    from guestprof.schedule import switches
 
 __all__ = [
     "Observation",
@@ -38,12 +38,12 @@ _PLACES = {
     "Profile": "profile",
     "ready_observer": "observation",
     "read_profile": "profile_file",
-    "flame": "flame",
-    "differential_flame": "flame",
+    "flame": "flames",
+    "differential_flame": "flames",
     "write_collapsed": "profile_export",
     "write_pprof": "profile_export",
     "write_calls": "calls",
-    "switches": "switches",
+    "switches": "schedule",
 }
 
 # A type checker would take any name for one of this module's.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import sync_playwright
 
-from guestprof.flame import Flame, differential_flame, flame
+from guestprof.flames import Flame, differential_flame, flame
 from guestprof.profile import Profile
 from iolab_base.errors import UserError
 from tests.guestprof.test_profile import profile

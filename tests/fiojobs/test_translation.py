@@ -10,7 +10,7 @@ import pytest
 
 from fiojobs.options import LACKS, TRANSLATED
 from fiojobs.table import Surroundings
-from fiojobs.translate import Translation, translate
+from fiojobs.translation import Translation, translate
 from iolab_agent.fio_options import faults_of
 from iolab_base.errors import CannotRunError, UserError
 
