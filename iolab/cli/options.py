@@ -34,10 +34,11 @@ target_option = click.option(
 )
 
 
-def kernels_option(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def kernels_option(help_: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the option --kernel with its help, for several kernels."""
-    complete, names = complete_kernel, ("--kernel", "kernels")
-    return click.option(*names, multiple=True, shell_complete=complete, help=text)
+    return click.option(
+        "--kernel", "kernels", multiple=True, shell_complete=complete_kernel, help=help_
+    )
 
 
 _LEVELS = "FACTOR=LEVEL[,LEVEL...]"

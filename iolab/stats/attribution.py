@@ -302,10 +302,8 @@ def _effect(
         return "changes nothing", ""
     there = _is_there(claim, _in_logs(claim, before.estimate))
     # Few boots that agree to the last digit have no verdict; what changes in them has an interval.
-    past = changes.size >= FEWEST and all(
-        _crossed(claim, row["baseline"], row[end]) for end in ("low", "high")
-    )
-    turned = past and after.verdict == "inconclusive"
+    past = all(_crossed(claim, row["baseline"], row[end]) for end in ("low", "high"))
+    turned = past and changes.size >= FEWEST and after.verdict == "inconclusive"
     if there and (after.verdict == "not reproduced" or turned):
         return "removes", ""
     if not there and (after.verdict == "reproduced" or turned):
