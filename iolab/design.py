@@ -190,6 +190,7 @@ def _block(
         modules=list(machine.modules),
         coalesced_timers=machine.coalesced_timers,
         boot_options=list(whole_boot.boot_options),
+        draw=_draw(boot, seed),
     )
     return Block(
         pathology=pathology.name,
@@ -218,6 +219,11 @@ def _check_plan(block: Block) -> None:
 
 def _number(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+
+
+def _draw(boot: int, seed: int) -> int:
+    """Return what a boot of the machine is drawn from; reports and kernels share it."""
+    return _number(f"seed{seed}-boot{boot}") % 2**31
 
 
 def _control_first(run: str, boot: int, pair: _Pair) -> bool:

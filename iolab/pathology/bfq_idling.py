@@ -7,8 +7,8 @@ write needs both, and after each request of one the scheduler keeps the device i
 for another one of it: 60 KB/s instead of 1.5 to 2 MB/s with CFQ on 4.19; "the same problem" with
 BFQ on 5.1, without a number.
 
-No kernel here has CFQ (removed in 5.0), and BFQ has no group_idle: the question is whether today's
-BFQ still does it. The control is the scheduler "none".
+CFQ ended with 5.0, and BFQ has no group_idle: where there is no CFQ, the question is whether BFQ
+does it. The control is the scheduler "none".
 
 The recipe and what was tuned in it, each for a reason:
 
@@ -72,6 +72,7 @@ _SCHEDULERS: dict[str, tuple[str, dict[str, int]]] = {
     "bfq-throughput-2ms": ("bfq", {"low_latency": 0, "slice_idle": 2}),
     "bfq-no-idle": ("bfq", {"low_latency": 0, "slice_idle": 0}),
     "mq-deadline": ("mq-deadline", {}),
+    "cfq": ("cfq", {}),
 }
 # Shorter ones are the time it takes to dispatch a request.
 _GAP_NS = 1_000_000
@@ -177,7 +178,7 @@ _BOTH: Grid = {**_BASE, "io_scheduler": ("bfq", "bfq-throughput")}
 # The report's command.
 _LONG: Grid = {**_BOTH, "writes": (300,)}
 _QUICK = ("bfq", "bfq-throughput", "bfq-no-idle", "mq-deadline")
-_ALL: Grid = {**_BASE, "io_scheduler": tuple(_SCHEDULERS)}
+_ALL: Grid = {**_BASE, "io_scheduler": tuple(name for name in _SCHEDULERS if name != "cfq")}
 
 
 def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
@@ -190,7 +191,7 @@ def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
         contrast="ratio",
         # The report: a drop to between a tenth and a thirtieth.
         published=0.1,
-        secondary=writes != _WRITES,
+        secondary=writes != _WRITES or scheduler == "cfq",
     )
 
 
@@ -305,6 +306,12 @@ BFQ_IDLING = Pathology(
         ),
     },
     claims=(
+        _collapse(
+            "throughput collapses, CFQ",
+            "the report's command under CFQ, which ended with 5.0: a tenth is left",
+            "cfq",
+            _WRITES,
+        ),
         _collapse(
             "throughput collapses",
             "the report's command (300 of its 10,000 writes), BFQ as it is: a tenth is left",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -67,7 +68,9 @@ class VmTarget(Guest):
         options = [*plan.boot_options, *(["highres=off"] if plan.coalesced_timers else [])]
         options = [*self.machine.kernel_options, *options]
         disks = {(d.drive, d.size_mib) for c in plan.cells for d in c.devices if d.kind == "nvme"}
-        machine = replace(self.machine, kernel_options=tuple(options), nvme=tuple(sorted(disks)))
+        machine = replace(
+            self.machine, kernel_options=tuple(options), nvme=tuple(sorted(disks)), draw=plan.draw
+        )
         booted = replace(self, machine=machine)
         # On a loaded machine a guest's second may take half a minute.
         stall_s = _STALL_S + 30 * max(_work_s(cell) for cell in plan.cells)
@@ -96,8 +99,10 @@ class VmTarget(Guest):
 
 def _agent_work(plan: Plan) -> Work:
     """Return the agent with what it prepares, and the programs of a plan."""
+    # Their addresses follow their order, which a distribution does not fix.
+    modules = random.Random(plan.draw).sample(plan.modules, len(plan.modules))  # noqa: S311
     files = [
-        Entry.file("iolab/modules", "\n".join(plan.modules).encode()),
+        Entry.file("iolab/modules", "\n".join(modules).encode()),
         Entry.file("iolab/file_systems", "".join(sorted(_file_systems(plan))).encode()),
         *program_entries(plan),
     ]

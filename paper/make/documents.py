@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ CLAIMS = _ROOT / "docs" / "verdicts.md"
 CAUSES = _ROOT / "docs" / "causes.md"
 PATHOLOGIES_PAGE = _ROOT / "docs" / "pathologies.md"
 RULES = _ROOT / "docs" / "rules.md"
+CONTROLS = _ROOT / "docs" / "controls.md"
 # How the tables of README and docs name a verdict.
 _WORDS = {
     "reproduced": "yes",
@@ -215,9 +217,39 @@ def _rules_table(pathology: Pathology) -> str:
     return "\n".join(lines)
 
 
+def brackets(data: Path) -> str:
+    """Return each report between yes and no as a Markdown table, from ``controls`` in `data`.
+
+    A row of ``brackets.toml`` there names a claim, the report's own kernel, the commit that ended or
+    began the effect, and the nearest kernels on its two sides. All are judged from the folder of
+    the row's pathology, by the rule of every other kernel.
+    """
+    folder = data / "controls"
+    head = ("report", "claim", "published", "its own kernel", "with it", "commit", "without it")
+    lines = [_row(*head), "|---" * len(head) + "|"]
+    judged: dict[str, pd.DataFrame] = {}
+    for row in tomllib.loads((folder / "brackets.toml").read_text(encoding="utf-8"))["bracket"]:
+        name = row["pathology"]
+        if name not in judged:
+            judged[name] = verdict_table(load(folder / name)).set_index(["claim", "kernel"])
+        table = judged[name].loc[row["claim"]]
+        on = {
+            part: f"{markdown(row[part])} {_verdict(table.loc[row[part]].to_dict())}"
+            for part in ("own", "with", "without")
+        }
+        published = table["published"].iloc[0]
+        commit = f"{row['does']} `{row['commit']}` {markdown(row['subject'])} ({row['release']})"
+        claim = f"{row['claim']}: {table['rule'].iloc[0]}"
+        lines.append(
+            _row(name, claim, f"{published:.3g}", on["own"], on["with"], commit, on["without"])
+        )
+    return "\n".join(lines)
+
+
 def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
+    fill(CONTROLS, "brackets", brackets(data))
     fill(CLAIMS, "claims", claims(data))
     fill(CAUSES, "causes", causes(data))
     fill(RULES, "rules", rules())

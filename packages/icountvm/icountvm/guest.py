@@ -204,8 +204,8 @@ class Guest:
 
     def _snapshot(self, archive: Path) -> AbstractContextManager[Snapshot]:
         """Use this machine, booted and without a plan, during a ``with`` block."""
-        options = [*self.machine.kernel_options]
-        key = digest_of({**self.identity(), "options": options, "job": digest_file(archive)})
+        booted = {"options": [*self.machine.kernel_options], "draw": self.machine.draw}
+        key = digest_of({**self.identity(), **booted, "job": digest_file(archive)})
         return kept_snapshot(key[:32], self.machine, lambda folder: self._given(folder, archive))
 
     def _observed_boot(self, archive: Path, snapshot: Snapshot, observer: Observer) -> Path:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +30,10 @@ Accelerator = Literal["icount", "kvm", "tcg"]
 _MODEL = "Nehalem"
 _TRANSLATIONS_MIB = 256
 _POLL_S = 0.2
+_FIRST_DATE = datetime(2026, 1, 1)
+_SECONDS = 365 * 86_400
+# Read by the guest's first process, too.
+DRAW = "icountvm.draw"
 _NO_FILE = Path("-")
 
 
@@ -38,7 +43,9 @@ class Machine:
 
     The accelerator ``icount`` counts instructions (1 ns each) and skips idle time; ``kvm`` and
     ``tcg`` run on the host's clock. `kernel_options` are added to the kernel's command line. Each
-    of `nvme` is a controller with one disk that reads as zeros: serial number, size in MiB.
+    of `nvme` is a controller with one disk that reads as zeros: serial number, size in MiB. From
+    `draw`, at least 0, comes all that one boot of a machine differs from the next in: the date, and
+    the kernel's random numbers, which place each process in memory and order free objects.
     """
 
     accelerator: Accelerator = "icount"
@@ -46,6 +53,7 @@ class Machine:
     memory_mib: int = 1024
     kernel_options: tuple[str, ...] = ()
     nvme: tuple[tuple[str, int], ...] = ()
+    draw: int = 0
 
 
 class GuestError(IolabError):
@@ -83,8 +91,9 @@ def _argv(
     if machine.accelerator == "icount":
         accelerator = ["-accel", f"tcg,tb-size={_TRANSLATIONS_MIB}"]
         accelerator += ["-icount", _counting(machine.cpus)]
-        # The clock starts at a fixed date and follows the instructions; the seed is fixed too.
-        accelerator += ["-rtc", "base=2026-01-01,clock=vm", "-seed", "1"]
+        # The clock starts at the draw's date and follows the instructions.
+        accelerator += ["-rtc", f"base={_date(machine.draw)},clock=vm"]
+        accelerator += ["-seed", str(1 + machine.draw)]
     elif machine.accelerator == "tcg":
         accelerator = ["-accel", f"tcg,thread=multi,tb-size={_TRANSLATIONS_MIB}"]
     else:
@@ -96,8 +105,10 @@ def _argv(
         "oops=panic",
         "sysctl.vm.panic_on_oom=1",
         "sysctl.kernel.hung_task_panic=1",
+        # Without effect: the kernel is moved by its decompressor, which does not run here.
         "nokaslr",
-        "norandmaps",
+        # The kernel stirs its command line into its random pool (start_kernel), and ignores this.
+        f"{DRAW}={machine.draw}",
         "mitigations=off",
         "cryptomgr.notests",
         "audit=0",
@@ -137,6 +148,10 @@ def _argv(
     ]
 
 
+def _date(draw: int) -> str:
+    return (_FIRST_DATE + timedelta(seconds=draw % _SECONDS)).isoformat()
+
+
 def _nvme(number: int, serial: str, size_mib: int) -> list[str]:
     disk = {
         "driver": "null-co",
@@ -153,7 +168,10 @@ def options_digest() -> str:
     return digest_of(
         [
             _argv(machine, qemu=(), kernel=_NO_FILE, initrd=_NO_FILE, console=_NO_FILE)
-            for machine in (Machine(), Machine(cpus=2), Machine(nvme=(("disk", 64),)))
+            for machine in (
+                *(Machine(), Machine(cpus=2)),
+                *(Machine(nvme=(("disk", 64),)), Machine(draw=1)),
+            )
         ]
     )
 

@@ -53,7 +53,15 @@ def _null_blk(journal: Journal, device: Device) -> Path:
         if not path.exists():
             raise CannotRunError(f"this kernel's null_blk has no attribute {attribute}")
         path.write_text(str(value))
-    (folder / "power").write_text("1")
+    if device.scheduler == "cfq":
+        # It schedules single queues only, which ended with it (Linux commit f382fb0bcef4).
+        (folder / "queue_mode").write_text("1")
+    try:
+        (folder / "power").write_text("1")
+    except OSError as error:
+        if device.scheduler == "cfq":
+            raise CannotRunError("this kernel has no I/O scheduler cfq") from error
+        raise
     # The disk has the folder's name since Linux commit 49c3b9266a71, and a number before: take the
     # disk that is new.
     new = {p.name for p in _SYS_BLOCK.iterdir()} - before
@@ -184,7 +192,8 @@ def make_device(journal: Journal, device: Device, nodes: Mapping[str, Path]) -> 
     disk = _SYS_BLOCK / disk_of(node).name
     # The file system and files are made without a scheduler; the measured I/O may have one.
     if (disk / "queue/scheduler").exists():
-        change(journal, disk / "queue/scheduler", "none", disk=disk)
+        plain = "noop" if device.scheduler == "cfq" else "none"
+        change(journal, disk / "queue/scheduler", plain, disk=disk)
     if not device.real:
         change(journal, disk / "queue/rotational", str(int(device.rotational)), disk=disk)
     return node

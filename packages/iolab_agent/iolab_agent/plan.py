@@ -411,6 +411,8 @@ class Plan:
     hardware : bool, optional
         Whether the machine is a real one, which others use, too: its settings are pinned and its
         state is recorded (`iolab_agent.facts`).
+    draw : int, optional
+        What a virtual machine's boot is drawn from (`icountvm.qemu.Machine`), 0 to 2**31 - 1.
     """
 
     block: str
@@ -420,3 +422,4 @@ class Plan:
     coalesced_timers: bool = False
     boot_options: list[str] = field(default_factory=list)
     hardware: bool = False
+    draw: int = 0

@@ -25,7 +25,8 @@ _KINDS = {"null_blk", "scsi_debug", "loop", "zram", "brd", "nvme", "dm", "md"}
 _KINDS |= {"named", "directory"}
 # Fields of devices that are made.
 _OF_MADE = ("memory_backed", "irqmode", "completion_ns", "queue_depth", "rotational", "integrity")
-_SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber"}
+# CFQ needs a single queue, which null_blk had as long as the kernel had CFQ.
+_SCHEDULERS = {"none", "mq-deadline", "bfq", "kyber", "cfq"}
 _FILE_SYSTEMS = {"xfs", "ext4", "btrfs", "f2fs", "tmpfs"}
 # Those that read their metadata from the device, not from the device's page cache.
 _STORED = {"xfs", "btrfs", "f2fs"}
@@ -64,6 +65,8 @@ def _check_device(device: Device, where: str) -> None:
         is_one_of(device.scheduler, _SCHEDULERS),
         f"{where}: unknown scheduler {device.scheduler!r}",
     )
+    single = device.kind == "null_blk" or device.scheduler != "cfq"
+    check(single, f"{where}: a {device.kind} device is not for cfq")
     check_flags(device, where, "memory_backed", "rotational", "integrity")
     check_values(device.tunables, f"{where}: tunables")
     check_numbers(

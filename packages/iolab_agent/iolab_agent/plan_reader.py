@@ -152,6 +152,7 @@ def parse_plan(raw: Any) -> Plan:
     plan = build(Plan, {**rest, "cells": cells}, "the block")
     check(is_name(plan.block), f"block {plan.block!r} is not a valid name")
     check(is_int(plan.cpu, 0, 4095), "cpu must be 0-4095")
+    check(is_int(plan.draw, 0, 2**31 - 1), "draw must be 0-2147483647")
     for number, cell in enumerate(plan.cells):
         check_cores(cell, plan.cpu, f"cell {number}")
     check_flags(plan, "the block", "coalesced_timers", "hardware")

@@ -158,6 +158,30 @@ def test_the_users_configuration_is_the_base(repository: Path, tmp_path: Path) -
     assert "mine.config" in built.kernel.source
 
 
+def test_a_tree_older_than_its_compiler_goes_without_what_cannot_be_built(
+    repository: Path,
+) -> None:
+    objtool, header = repository / "tools/objtool/elf.c", repository / "include/linux/compiler.h"
+    for file, text in ((objtool, 'WARN("missing symbol table");\n'), (header, "old\n")):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+
+    def options() -> str:
+        config = build_kernel(repository, name="mine").kernel.config
+        assert config is not None
+        return config.read_text()
+
+    old = options()
+    assert {"CONFIG_UNWINDER_GUESS=y", "CONFIG_RETPOLINE=n", "CONFIG_STACKPROTECTOR=n"} <= set(
+        old.splitlines()
+    )
+    objtool.write_text("/* A missing symbol table is actually possible. */\n")
+    header.write_text("#define prevent_tail_call_optimization() mb()\n")
+    new = options()
+    assert "CONFIG_UNWINDER_GUESS" not in new
+    assert "CONFIG_STACKPROTECTOR=n" not in new
+
+
 def test_a_commit_that_does_not_compile_is_one_sentence(repository: Path) -> None:
     build_kernel(repository, name="good")
     commit(repository, "fair.c:1: error: expected ';'\n", "broken")

@@ -33,7 +33,7 @@ SECRETS = {
 # What make, sh and git add themselves.
 _OWN = frozenset(
     {"PWD", "OLDPWD", "SHLVL", "_", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT"}
-    | {"MAKE_TERMERR", "KCONFIG_CONFIG", "KCONFIG_ALLCONFIG", "INSTALL_MOD_PATH"}
+    | {"WERROR", "MAKE_TERMERR", "KCONFIG_CONFIG", "KCONFIG_ALLCONFIG", "INSTALL_MOD_PATH"}
 )
 
 

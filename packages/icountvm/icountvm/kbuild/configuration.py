@@ -16,6 +16,16 @@ _HERE = Path(__file__).resolve().parent
 _NEEDS = _HERE / "needs.config"
 _DISTRIBUTION = _HERE / "distribution.config"
 _CONFIGURE_S = 600.0
+# What a tree older than its compiler cannot be built or booted with, as the tree's own text shows:
+# a file, what it has or lacks, and the options that avoid it.
+_OLD = (
+    # objtool, which ORC and retpolines need, gives up on objects of binutils 2.36 and later
+    # (1d489151e9f9).
+    ("tools/objtool/elf.c", 'WARN("missing symbol table")', True, "UNWINDER_GUESS=y RETPOLINE=n"),
+    # GCC 10 and later leave start_secondary() in a tail call, past its canary's check
+    # (a9a3ed1eff36): the second processor panics.
+    ("include/linux/compiler.h", "prevent_tail_call_optimization", False, "STACKPROTECTOR=n"),
+)
 _OPTION = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
 
 
@@ -52,6 +62,16 @@ def options_of(config: Path) -> dict[str, str]:
     return dict(_OPTION.findall(config.read_text(errors="replace")))
 
 
+def without_the_impossible(source: Path) -> list[str]:
+    """Return the options, ``NAME=VALUE``, that a tree older than its compiler needs."""
+    found = []
+    for name, text, there, options in _OLD:
+        file = source / name
+        if file.exists() and (text in file.read_text(errors="replace")) is there:
+            found += options.split()
+    return found
+
+
 def configure(
     wanted: Configuration, source: Path, build: Path, make: Sequence[str], env: Mapping[str, str]
 ) -> list[str]:
@@ -60,13 +80,15 @@ def configure(
     The tree lacks those options, or something that they need. `make` is the command that runs the
     kernel's make there.
     """
-    merged = build / f"iolab-{wanted.digest[:16]}.config"
+    old = without_the_impossible(source)
+    merged = build / f"iolab-{digest_of([wanted.digest, old])[:16]}.config"
     if not merged.exists():
         script = source / "scripts" / "kconfig" / "merge_config.sh"
         temporary = build / "merging"
         atomic_write(temporary, "")
+        atomic_write(build / "old.config", "".join(f"CONFIG_{line}\n" for line in old))
         run(
-            ["sh", script, "-m", wanted.base, _NEEDS],
+            ["sh", script, "-m", wanted.base, _NEEDS, build / "old.config"],
             timeout_s=_CONFIGURE_S,
             env={**env, "KCONFIG_CONFIG": str(temporary)},
             cwd=build,

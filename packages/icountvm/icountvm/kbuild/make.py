@@ -29,11 +29,6 @@ _KNOWN = (
     (r"openssl/\w+\.h: No such file", "the headers of OpenSSL are missing"),
     (r"No space left on device", "the disk is full"),
     (
-        r"pointer .* may be used after .*realloc",
-        "objtool of this tree does not compile with GCC 12 and later: apply Linux commit "
-        "52a9dab6d892, or give an older compiler with CC=",
-    ),
-    (
         r"multiple definition of .?yylloc",
         "dtc of this tree does not link with GCC 10 and later: apply Linux commit e33a814e772c",
     ),
