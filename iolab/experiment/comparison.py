@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 import tracedat
-from fiojobs import Row
 from guestprof.profile import Profile
 from guestprof.schedule import switches
 from iolab import report
@@ -214,13 +213,8 @@ class Comparison:
 
     @property
     def translation(self) -> pd.DataFrame:
-        """What became of a fio job of your own, a row for each option that was translated.
-
-        The columns are ``section``, ``option``, ``asked``, ``measured`` and ``why``; other options
-        are fio's as they are.
-        """
-        names = [field.name for field in fields(Row)]
-        return pd.DataFrame([vars(row) for row in self.pathology.translation], columns=names)
+        """What became of a fio job of your own (`iolab.report.recipe_table`)."""
+        return report.recipe_table(self.pathology)
 
     def levels(self, value: str | None = None) -> pd.DataFrame:
         """Return the mean of a value in each condition, the control first.

@@ -35,6 +35,7 @@ from iolab.pathology.base import (
     Pathology,
     Profile,
     Published,
+    deviation,
 )
 from iolab.pathology.factors import (
     CategoricalFactor,
@@ -246,6 +247,32 @@ AIO_MIGRATION = Pathology(
             recorded=_RECORDED,
         ),
     },
+    translation=(
+        deviation(
+            "fio's verify",
+            "sha3-512",
+            "none",
+            "it costs the thread more than all the rest",
+        ),
+        deviation(
+            "dix, dif",
+            "1, 2",
+            "none; integrity=dif has them",
+            "the checksum becomes the limit on a flat processor",
+        ),
+        deviation(
+            "file, run",
+            "5 GiB, 30 s",
+            "64 MiB, 1.5 s after a ramp of 0.4 s",
+            "each instruction is emulated",
+        ),
+        deviation(
+            "processors",
+            "a KVM guest of several",
+            "2",
+            "they share one counted clock",
+        ),
+    ),
     claims=(
         _claim("(a) 512 B at default settings", 512, "default"),
         _claim("(b) 4 KiB at the report's settings", 4096, "published"),

@@ -175,6 +175,11 @@ class Machine:
         return replace(self, cpus=changed.cpus or self.cpus, coalesced_timers=coalesced)
 
 
+def deviation(what: str, report: str, recipe: str, why: str) -> Row:
+    """Return a row of `Pathology.translation`: in what a recipe deviates from its report."""
+    return Row("report", what, report, recipe, why)
+
+
 @dataclass(frozen=True)
 class Published:
     """A published report, in the words of a mail about it.
@@ -246,7 +251,8 @@ class Pathology:
     published : Published, optional
         The report in the words of a mail about it.
     translation : tuple of Row, optional
-        What became of a fio job of the user's own, option by option.
+        What became of a fio job of the user's own, option by option; of a report, in what the
+        recipe deviates from its set-up.
 
     Raises UserError if a name, a level, a profile or a claim does not fit the factors; it names
     which.

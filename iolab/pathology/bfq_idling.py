@@ -45,6 +45,7 @@ from iolab.pathology.base import (
     Pathology,
     Profile,
     Published,
+    deviation,
 )
 from iolab.pathology.factors import (
     CategoricalFactor,
@@ -305,6 +306,26 @@ BFQ_IDLING = Pathology(
             recorded_boots=6,
         ),
     },
+    translation=(
+        deviation(
+            "writes",
+            "10,000 by one dd",
+            "300 by one dd, or 30 times 10",
+            "each instruction is emulated; BFQ learns within the first writes",
+        ),
+        deviation(
+            "device",
+            "a rotating disk",
+            "null_blk, 200 us, declared rotational",
+            "a disk whose own time is short beside the 8 ms of idling",
+        ),
+        deviation(
+            "scheduler",
+            "CFQ on 4.19; BFQ on 5.1",
+            "BFQ; CFQ where the kernel has it",
+            "CFQ ended with 5.0",
+        ),
+    ),
     claims=(
         _collapse(
             "throughput collapses, CFQ",

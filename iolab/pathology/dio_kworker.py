@@ -42,6 +42,7 @@ from iolab.pathology.base import (
     Pathology,
     Profile,
     Published,
+    deviation,
 )
 from iolab.pathology.factors import (
     CategoricalFactor,
@@ -376,6 +377,50 @@ DIO_KWORKER = Pathology(
         ),
     },
     boot_factors=("clumping",),
+    translation=(
+        deviation(
+            "iodepth",
+            "128",
+            "272; 16 to 384 in study",
+            "the queue's depth is the device's speed; at 272 the core is half busy outside",
+        ),
+        deviation(
+            "processors",
+            "12",
+            "1",
+            "the report pins fio to one core; the others are idle",
+        ),
+        deviation(
+            "scheduler's times",
+            "those of 12 processors",
+            "those of 1; tuning=8-cpus has those of 8 and more",
+            "the kernel multiplies them by 4 from 8 processors on (get_update_sysctl_factor)",
+        ),
+        deviation(
+            "device",
+            "NVMe",
+            "null_blk without high-resolution timers: one batch a tick of 4 ms",
+            "an NVMe completes in batches, too; QEMU's does so in the host's time",
+        ),
+        deviation(
+            "file",
+            "10 GiB on XFS",
+            "64 MiB on the realtime section of XFS",
+            "metadata are written elsewhere, so that the device does only what fio asks",
+        ),
+        deviation(
+            "run",
+            "60 s",
+            "0.5 s after a ramp of 0.4 s; 1.1 s after 1 s in long and near",
+            "each instruction is emulated",
+        ),
+        deviation(
+            "Linux",
+            "6.1 of Amazon Linux; 6.8 of Ubuntu",
+            "6.1 of Debian; 6.8 built from Ubuntu's source",
+            "what the archives have",
+        ),
+    ),
     claims=(
         _SWITCHES,
         Claim(

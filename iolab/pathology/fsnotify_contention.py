@@ -41,6 +41,7 @@ from iolab.pathology.base import (
     Pathology,
     Profile,
     Published,
+    deviation,
 )
 from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
 from iolab.results import CellResult
@@ -149,6 +150,26 @@ FSNOTIFY_CONTENTION = Pathology(
         "study": _FULL.with_pairs(),
         "survey": replace(_FULL, boots=6, runtime_ms=600, repeats_control=True),
     },
+    translation=(
+        deviation(
+            "jobs",
+            "48 on 24 cores",
+            "1",
+            "the calls are counted; contention for a cache line needs real cores",
+        ),
+        deviation(
+            "watch",
+            "none is mentioned",
+            "an inotify watch on the device's directory",
+            "without any watch no kernel takes the reference, so the report's machine had one",
+        ),
+        deviation(
+            "device",
+            "NVMe",
+            "null_blk",
+            "the calls are the same",
+        ),
+    ),
     claims=(
         _claim("libaio"),
         _claim("io_uring"),

@@ -53,6 +53,7 @@ from iolab.pathology.base import (
     Pathology,
     Profile,
     Published,
+    deviation,
 )
 from iolab.pathology.factors import (
     CategoricalFactor,
@@ -270,6 +271,38 @@ WRITEBACK_KWORKER = Pathology(
         ),
     },
     boot_factors=("cpus",),
+    translation=(
+        deviation(
+            "jobs",
+            "128",
+            "4 where files grow, 1 where they are overwritten",
+            "virtual processors share one counted clock",
+        ),
+        deviation(
+            "device",
+            "RAID0 of two Gen5 NVMe",
+            "null_blk that stores nothing",
+            "storing a page costs more than all else that the worker does",
+        ),
+        deviation(
+            "file",
+            "20 GiB each",
+            "10 GiB together, or 128 MiB overwritten",
+            "memory of the virtual machine",
+        ),
+        deviation(
+            "dirty limits",
+            "those of 256 GiB of memory",
+            "16 and 64 MiB",
+            "writeback begins within the ramp",
+        ),
+        deviation(
+            "Linux",
+            "6.8.5 of Fedora",
+            "6.8.1, built from Ubuntu's source",
+            "what the archives have",
+        ),
+    ),
     claims=(
         Claim(
             name="one flush worker at a time",

@@ -48,6 +48,7 @@ from iolab.report.tables import (
     main_grid,
     mechanism_table,
     overview,
+    recipe_table,
     spinning_text,
     unasked_claims,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "plain",
     "publish",
     "publish_attribution",
+    "recipe_table",
     "recorded_cells",
     "recorded_traces",
     "spinning_text",

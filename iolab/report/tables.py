@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from fiojobs import Row
 from iolab.figures.panels import condition_text
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
@@ -61,6 +63,15 @@ def overview(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild] | None = No
             }
         )
     return pd.DataFrame(rows).astype({"hz": "Int64"})
+
+
+def recipe_table(pathology: Pathology) -> pd.DataFrame:
+    """Return in what a recipe deviates from its report, or what became of a fio job of one's own.
+
+    A row has ``section``, ``option``, ``asked``, ``measured`` and ``why``; all else is as asked.
+    """
+    names = [field.name for field in fields(Row)]
+    return pd.DataFrame([vars(row) for row in pathology.translation], columns=names)
 
 
 def factors(cells: pd.DataFrame) -> list[str]:

@@ -220,9 +220,9 @@ def _rules_table(pathology: Pathology) -> str:
 def brackets(data: Path) -> str:
     """Return each report between yes and no as a Markdown table, from ``controls`` in `data`.
 
-    A row of ``brackets.toml`` there names a claim, the report's own kernel, the commit that ended or
-    began the effect, and the nearest kernels on its two sides. All are judged from the folder of
-    the row's pathology, by the rule of every other kernel.
+    A row of ``brackets.toml`` there names a claim, the report's own kernel, the commit that ended
+    or began the effect, and the nearest kernels on its two sides. All are judged from the folder
+    of the row's pathology, by the rule of every other kernel.
     """
     folder = data / "controls"
     head = ("report", "claim", "published", "its own kernel", "with it", "commit", "without it")
@@ -238,7 +238,7 @@ def brackets(data: Path) -> str:
             for part in ("own", "with", "without")
         }
         published = table["published"].iloc[0]
-        commit = f"{row['does']} `{row['commit']}` {markdown(row['subject'])} ({row['release']})"
+        commit = f"{row['does']} `{row['commit']}` {row['subject']} ({row['release']})"
         claim = f"{row['claim']}: {table['rule'].iloc[0]}"
         lines.append(
             _row(name, claim, f"{published:.3g}", on["own"], on["with"], commit, on["without"])
@@ -246,10 +246,22 @@ def brackets(data: Path) -> str:
     return "\n".join(lines)
 
 
+def recipes() -> str:
+    """Return in what each recipe deviates from its report as a Markdown table."""
+    lines = [_row("report", "what", "there", "here", "why"), "|---" * 5 + "|"]
+    lines += [
+        _row(name, row.option, row.asked, row.measured, row.why)
+        for name, pathology in PATHOLOGIES.items()
+        for row in pathology.translation
+    ]
+    return "\n".join(lines)
+
+
 def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
     fill(CONTROLS, "brackets", brackets(data))
+    fill(CONTROLS, "recipes", recipes())
     fill(CLAIMS, "claims", claims(data))
     fill(CAUSES, "causes", causes(data))
     fill(RULES, "rules", rules())
