@@ -50,8 +50,8 @@ _LASTING: Final = 0.5
 
 
 def under(claim: Claim, level: str) -> Claim:
-    """Return a claim with an intervention in its condition."""
-    return replace(claim, condition={**claim.condition, INTERVENTION: level})
+    """Return a claim with an intervention in its condition, and without its negative control."""
+    return replace(claim, condition={**claim.condition, INTERVENTION: level}, control={})
 
 
 def _scale(claim: Claim, baseline: float) -> float:

@@ -15,6 +15,7 @@ from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS
 from iolab.stats.conditions import kernel_order, kernels_of
+from iolab.stats.estimates import COVERS
 from iolab.stats.shape import threshold
 from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders, with_measure
@@ -31,6 +32,7 @@ RULES = _ROOT / "docs" / "rules.md"
 _WORDS = {
     "reproduced": "yes",
     "not reproduced": "no",
+    "other cause": "other cause",
     "inconclusive": "?",
     "not applicable": "n/a",
     "not measured": "not measured",
@@ -111,7 +113,7 @@ def _verdict(row: Mapping[Any, Any]) -> str:
     word = _WORDS[row["verdict"]]
     if not row["n"]:
         return word
-    return f"{word}: {verdict_text(row)}, n = {row['n']}"
+    return f"{word}: {verdict_text(row)}, n = {row['n']}{COVERS.get(row['n'], '')}"
 
 
 def causes(data: Path) -> str:

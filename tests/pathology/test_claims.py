@@ -122,6 +122,8 @@ def test_a_limit_beside_the_published_number_needs_a_reason() -> None:
         replace(claim, cures="core used up")
     with pytest.raises(UserError, match="scale log is for a treated value"):
         replace(claim, scale="log")
+    with pytest.raises(UserError, match="counts are a treated value"):
+        replace(claim, counts=True)
 
 
 def test_a_digest_moves_with_what_decides_and_not_with_its_words() -> None:
@@ -142,10 +144,11 @@ def test_a_digest_moves_with_what_decides_and_not_with_its_words() -> None:
         with_first(value="fio_voluntary_per_io"),
         with_first(secondary=True),
         with_first(requires="sixteen cores"),
+        with_first(control={"batch_min": 128}),
         rules_digest(replace(pathology, claims=tuple(others))),
         rules_digest(replace(pathology, preregistered=())),
     }
-    assert len(moved | {digest}) == 9
+    assert len(moved | {digest}) == 10
     assert len(rules_document(pathology)["claims"]) == len(pathology.claims)
 
 
