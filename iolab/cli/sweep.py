@@ -249,6 +249,7 @@ def decide(as_json: bool, **options: Any) -> None:
 
 
 def _show_decisions(found: Decisions) -> None:
+    from iolab.stats.estimates import boots_text
     from iolab.stats.verdicts import verdict_text
 
     head = ""
@@ -258,7 +259,9 @@ def _show_decisions(found: Decisions) -> None:
             echo()
             echo(head, bold=True)
         words = verdict_text(asdict(row.judged))
-        level = f", {row.confidence:.0%}, n = {row.judged.n}" if row.judged.n else ""
-        echo(f"  {row.claim.name}: {row.judged.verdict} ({words}{level})")
+        if row.judged.n:
+            words += f", {boots_text(row.judged.n, row.confidence)}"
+            words += f"; {row.judged.reason}" if row.judged.reason else ""
+        echo(f"  {row.claim.name}: {row.judged.verdict} ({words})")
     echo()
     echo(f"{found.cells} cells; tables in {', '.join(map(str, found.folders.values())) or 'none'}")

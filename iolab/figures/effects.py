@@ -25,6 +25,7 @@ from iolab.figures.panels import (
 )
 from iolab.figures.style import DOUBLE_IN, Figure, kernel_handles, legend, level_styles, styled
 from iolab.pathology.base import Claim, Pathology
+from iolab.stats.attribution import change_of
 from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, ratio_table
@@ -175,9 +176,9 @@ _COLOURS = dict(
     zip(
         (
             *("removes", "restores", "weakens", "strengthens", "delays", "hastens"),
-            *("changes little", "changes nothing", "inconclusive"),
+            *("changes the workload", "changes little", "changes nothing", "inconclusive"),
         ),
-        (*sns.color_palette("colorblind")[:6], (0.3,) * 3, (0.6,) * 3, (0.7, 0.6, 0.1)),
+        (*sns.color_palette("colorblind")[:7], (0.3,) * 3, (0.6,) * 3, (0.7, 0.6, 0.1)),
         strict=True,
     )
 )
@@ -190,7 +191,7 @@ _CONTRASTS = {
 
 @styled
 def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> Figure:
-    """Draw each claim's value under each intervention, the furthest from its baseline first.
+    """Draw what each intervention changes of each claim's value, the largest change first.
 
     `table` is one of `iolab.stats.attribution`, with a panel for each of its `claims`. It has at
     most `most` rows: those that move least are left out. Filled marks with intervals are confirmed
@@ -214,17 +215,20 @@ def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> 
 
 def _panel(axes: Axes, rows: pd.DataFrame, claim: Claim, order: list[str]) -> None:
     axes.grid(visible=True, axis="x")
-    axes.axvline(claim.limit, color="0.2", linestyle="--", linewidth=0.8)
+    axes.axvline(1 if claim.logarithmic else 0, color="0.2", linewidth=0.8)
     for row in rows[rows["intervention"].isin(order)].to_dict("records"):
         y, colour = order.index(row["intervention"]), _COLOURS[row["effect"]]
         confirmed = row["stage"] == "confirmed"
         # Screening and confirmation have boots, and so baselines, of their own.
-        axes.vlines(row["baseline"], y - 0.5, y + 0.5, color="0.2", linewidth=0.8)
-        if confirmed and np.isfinite([row["low"], row["high"]]).all():
-            axes.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=1)
+        limit = change_of(claim, {**row, "estimate": claim.limit})["estimate"]
+        axes.vlines(limit, y - 0.5, y + 0.5, color="0.2", linestyle="--", linewidth=0.8)
+        change = change_of(claim, row)
+        if confirmed and np.isfinite([change["low"], change["high"]]).all():
+            axes.plot([change["low"], change["high"]], [y, y], color=colour, linewidth=1)
         face = colour if confirmed else "none"
-        axes.plot(row["estimate"], y, "o", ms=4, color=colour, mfc=face, zorder=3)
-    axes.set_xlabel(_CONTRASTS[claim.contrast].format(claim.value), fontsize=7)
+        axes.plot(change["estimate"], y, "o", ms=4, color=colour, mfc=face, zorder=3)
+    kind = "factor" if claim.logarithmic else "change"
+    axes.set_xlabel(f"{kind} of {_CONTRASTS[claim.contrast].format(claim.value)}", fontsize=7)
     axes.set_title(claim.name, fontsize=7)
 
 
@@ -236,6 +240,6 @@ def _handles(kept: pd.DataFrame) -> list[Line2D]:
     return [
         *marks,
         hollow,
-        Line2D([], [], color=grey, lw=0.8, label="without intervention"),
-        Line2D([], [], color=grey, lw=0.8, ls="--", label="limit of the claim"),
+        Line2D([], [], color=grey, lw=0.8, label="no change"),
+        Line2D([], [], color=grey, lw=0.8, ls="--", label="the claim's limit"),
     ]

@@ -28,6 +28,7 @@ from iolab_base.errors import UserError
 _STYLES: Final[dict[str, dict[str, Any]]] = {
     "reproduced": {"facecolor": "#f2b28c", "hatch": ""},
     "not reproduced": {"facecolor": "#cfe3f1", "hatch": ""},
+    "other cause": {"facecolor": "#dccbe8", "hatch": ""},
     "inconclusive": {"facecolor": "#f5ecb5", "hatch": "...."},
     "not applicable": {"facecolor": "white", "hatch": "xxxx"},
     "not measured": {"facecolor": "white", "hatch": ""},
@@ -35,7 +36,12 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 }
 _HATCHED: Final[dict[str, Any]] = {"edgecolor": "0.65", "linewidth": 0}
 _GAP: Final = 0.01
-_SAYS: Final = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "?"}
+_SAYS: Final = {
+    "reproduced": "yes",
+    "not reproduced": "no",
+    "other cause": "other cause",
+    "inconclusive": "?",
+}
 
 
 @styled

@@ -169,6 +169,9 @@ def _claim(name: str, size: int, tuning: str, *, secondary: bool = False) -> Cla
         # A pinned thread hardly migrates: the rate itself, never negative, is judged.
         contrast="treated",
         published=_PUBLISHED_PER_S,
+        # A read has no work to queue where the thread is.
+        control=first_levels(_READS),
+        counts=True,
         secondary=secondary,
     )
 
@@ -285,6 +288,7 @@ AIO_MIGRATION = Pathology(
             value="migrations_per_s",
             contrast="treated",
             below=_PUBLISHED_PER_S / 2,
+            counts=True,
             why="no number is published: the limit of the writes",
             secondary=True,
         ),

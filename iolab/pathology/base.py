@@ -60,7 +60,7 @@ PATHOLOGY_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 # What decides a claim's verdict, beside its condition. Statements and reasons decide nothing.
 _RULE: Final = (
     *("name", "kind", "value", "contrast", "scale", "above", "below"),
-    *("published", "without", "requires", "cures", "secondary"),
+    *("published", "without", "requires", "counts", "cures", "secondary"),
 )
 
 
@@ -298,7 +298,8 @@ class Pathology:
                 one_of(f"claim that {claim.name!r} of {what} cures", claim.cures, illnesses)
         for claim in self.claims:
             where = f"{what}: claim {claim.name!r}"
-            self._check_levels({n: (v,) for n, v in claim.condition.items()}, where)
+            for own in (claim.condition, claim.control):
+                self._check_levels({n: (v,) for n, v in own.items()}, where)
             refuse(
                 claim.condition.get(self.treatment) is None,
                 where,
@@ -372,7 +373,10 @@ def rules_document(pathology: Pathology) -> dict[str, Any]:
     return {
         "pathology": pathology.name,
         "claims": [
-            {"condition": dict(claim.condition), **{name: getattr(claim, name) for name in _RULE}}
+            {
+                **{name: dict(getattr(claim, name)) for name in ("condition", "control")},
+                **{name: getattr(claim, name) for name in _RULE},
+            }
             for claim in pathology.claims
         ],
         "preregistered": [dict(condition) for condition in pathology.preregistered],

@@ -192,6 +192,8 @@ def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
         contrast="ratio",
         # The report: a drop to between a tenth and a thirtieth.
         published=0.1,
+        # There dd and jbd2 are in one cgroup.
+        control={"cgroup": "root", "writes": 10},
         secondary=writes != _WRITES or scheduler == "cfq",
     )
 

@@ -8,7 +8,7 @@ claim is reproduced if more than half of the published effect is there. No measu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from iolab.pathology.factors import Condition
@@ -75,6 +75,10 @@ class Claim:
       geometric mean), for what is positive and skewed. A ratio is always averaged in logarithms.
     * ``requires``: why this kind of machine cannot decide it; then the verdict is "cannot run
       here".
+    * ``control``: its negative control: levels that differ where the report's mechanism cannot act.
+      The same claim is judged there; if it is reproduced too, the verdict is "other cause".
+    * ``counts``: whether the value is a rate of events that are counted over the same time in each
+      cell. Boots that count the same then have an exact Poisson interval.
     * ``cures``: name of the claim that this cure undoes. Where that claim is not reproduced, there
       is nothing to cure, and the verdict is "not applicable".
     * ``secondary``: negative controls, cures and by-products: judged, but no part of the
@@ -96,6 +100,8 @@ class Claim:
     why: str = ""
     scale: Scale = "linear"
     requires: str = ""
+    control: Condition = field(default_factory=dict)
+    counts: bool = False
     cures: str = ""
     secondary: bool = False
 
@@ -109,6 +115,8 @@ class Claim:
             refuse(not getattr(self, part), what, f"it has no {part}")
         log = self.scale == "log" and self.contrast != "treated"
         refuse(log, what, "the scale log is for a treated value alone")
+        plain = self.contrast == "treated" and self.scale == "linear"
+        refuse(self.counts and not plain, what, "counts are a treated value on the linear scale")
         refuse(bool(self.cures) and not self.secondary, what, "a cure is secondary")
         limits = [limit for limit in (self.above, self.below) if limit is not None]
         refuse(len(limits) > 1, what, "it has two limits: give above or below, not both")
@@ -119,6 +127,13 @@ class Claim:
         else:
             missing = "it has no limit: give above, below or the published number"
             refuse(not limits, what, missing)
+
+    @property
+    def negative(self) -> Claim | None:
+        """The same claim where the report's mechanism cannot act; None without such a place."""
+        if not self.control:
+            return None
+        return replace(self, condition={**self.condition, **self.control}, control={})
 
     @property
     def limit(self) -> float:

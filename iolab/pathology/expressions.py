@@ -114,8 +114,9 @@ def _first_claim(pathology: Pathology, measure: str = "") -> Claim:
 
 
 def _of_claim(pathology: Pathology, claim: Claim) -> Question:
-    # Whether there is something to cure is another question.
-    return Question(f"{pathology.name}: {claim.name}", pathology, replace(claim, cures=""), False)
+    # Whether there is something to cure, or another cause, is another question.
+    alone = replace(claim, cures="", control={})
+    return Question(f"{pathology.name}: {claim.name}", pathology, alone, False)
 
 
 def _of_expression(pathology: Pathology, found: re.Match[str], text: str) -> Question:

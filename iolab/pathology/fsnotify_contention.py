@@ -110,6 +110,8 @@ def _claim(engine: str) -> Claim:
         value="dget_parent_per_io",
         contrast="difference",
         published=1.0,
+        # A watch on the node itself asks for no reference of its parent.
+        control={"watch": "node"},
     )
 
 

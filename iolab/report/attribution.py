@@ -20,7 +20,14 @@ from iolab.figures.save import clocks_text, save_figure
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
-from iolab.stats.attribution import ATTRIBUTION_COLUMNS, EFFECTS, OTHERWISE, TURNS
+from iolab.stats.attribution import (
+    ATTRIBUTION_COLUMNS,
+    EFFECTS,
+    OTHERWISE,
+    TURNS,
+    WORKLOAD,
+    keep_question,
+)
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.profiles import difference
 from iolab.store.dataset import Dataset, load
@@ -109,9 +116,13 @@ def load_attribution(folder: Path | str) -> Attribution:
         raise UserError(f"{path}: holds something else than expected ({error})") from error
     second = root / "confirmation"
     confirmation = load(second) if second.is_dir() else None
-    return Attribution(
-        pathology.name, kernel, claims, table, load(root / "screening"), confirmation, fixed
-    )
+    screened = load(root / "screening")
+    # Tables that predate this rule are judged by it, too.
+    for stage, data in (("screened", screened), ("confirmed", confirmation)):
+        if data is not None:
+            rows = table["stage"] == stage
+            table[rows] = keep_question(table[rows], data, claims, kernel)
+    return Attribution(pathology.name, kernel, claims, table, screened, confirmation, fixed)
 
 
 def publish_attribution(
@@ -123,8 +134,8 @@ def publish_attribution(
     tried = table["intervention"].nunique()
     confirmed = table[table["stage"] == "confirmed"]
     parts = [
-        f"What {tried} changes of kernel {found.kernel} do to {pathology.title.lower()}. Dashed: "
-        "the claim's limit; solid: its value without a change in the same boots.",
+        f"What {tried} changes of kernel {found.kernel} do to {pathology.title.lower()}, boot "
+        "by boot. Solid: no change; dashed: the change that takes the claim to its limit.",
         f"Hollow: screened, n = {_boots(table[table['stage'] == 'screened'])} boots.",
     ]
     if len(confirmed):
@@ -176,6 +187,10 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
                 proof = f"{row.n} fresh boots" if row.stage == "confirmed" else "screened only"
                 proof += f"; {row.reason!s}" if row.reason else ""
                 lines.append(f"  {row.intervention} {effect} it: {row.estimate:.3g} ({proof})")
+        lines += [
+            f"  {row.intervention} {WORKLOAD}: {row.reason}"
+            for row in rows[rows["effect"] == WORKLOAD].itertuples()
+        ]
         lines += [
             f"  {row.intervention} is inconclusive: {row.reason}"
             for row in rows[rows["effect"] == "inconclusive"].itertuples()

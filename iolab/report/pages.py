@@ -218,7 +218,7 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 _COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
-_TONES: Final = dict(zip(VERDICTS, ("yes", "no", "open", "none", "none", "none"), strict=True))
+_TONES: Final = dict(zip(VERDICTS, ("yes", "no", *["open"] * 2, *["none"] * 3), strict=True))
 
 
 @dataclass(frozen=True, repr=False, eq=False)

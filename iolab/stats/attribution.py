@@ -11,7 +11,7 @@ distinguish what only delays an effect from what removes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ import pandas as pd
 from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, judge
+from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what_is_missing
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
@@ -28,9 +29,12 @@ from iolab_base.errors import UserError
 # What turns a claim's verdict, and what changes its value or when it begins.
 TURNS: Final = ("removes", "restores")
 OTHERWISE: Final = ("delays", "hastens", "weakens", "strengthens")
+# What moves the control, too: an answer to another question.
+WORKLOAD: Final = "changes the workload"
 EFFECTS: Final = (
     *TURNS,
     *OTHERWISE,
+    WORKLOAD,
     "changes little",
     "changes nothing",
     "inconclusive",
@@ -45,13 +49,15 @@ _PICKED: Final = 0.25
 _NOTHING: Final = 0.1
 # A shorter way is lost in the spread of any baseline: a share of the limit, or of a logarithm.
 _LEAST: Final = 0.01
+# How far the control's IOPS may move: a factor, as a logarithm.
+_KEPT: Final = math.log(1.05)
 # Share of a change in short runs that is left in longer ones if it lasts.
 _LASTING: Final = 0.5
 
 
 def under(claim: Claim, level: str) -> Claim:
-    """Return a claim with an intervention in its condition."""
-    return replace(claim, condition={**claim.condition, INTERVENTION: level})
+    """Return a claim with an intervention in its condition, and without its negative control."""
+    return replace(claim, condition={**claim.condition, INTERVENTION: level}, control={})
 
 
 def _scale(claim: Claim, baseline: float) -> float:
@@ -285,6 +291,59 @@ def lasting(
                 effect = _direction(claim, base, row["share"])
             table.loc[index, "effect"] = effect
     return table
+
+
+def keep_question(
+    table: pd.DataFrame, data: Dataset, claims: Sequence[Claim], kernel: str
+) -> pd.DataFrame:
+    """Name the interventions that change the workload: they are no cause.
+
+    `table` is of `data`. What moves a claim and, by more than 5 %, the IOPS of its control without
+    treatment becomes "changes the workload"; ``reason`` says by how much. Claims of a treated value
+    alone are measured without controls, and keep their effects.
+    """
+    named = {claim.name: claim for claim in claims}
+    kept = table.copy()
+    for index, row in table[table["effect"].isin((*TURNS, *OTHERWISE))].iterrows():
+        with_it, without = (
+            _control_logs(data, named[str(row["claim"])], kernel, level)
+            for level in (str(row["intervention"]), NO_INTERVENTION)
+        )
+        moved = float((with_it - without).mean())
+        if abs(moved) > _KEPT:
+            kept.loc[index, "effect"] = WORKLOAD
+            kept.loc[index, "reason"] = f"IOPS of the control: {math.expm1(moved):+.0%}"
+    return kept
+
+
+def _control_logs(data: Dataset, claim: Claim, kernel: str, level: str) -> pd.Series:
+    """Return the mean ln(IOPS) of a claim's controls under an intervention, by boot number."""
+    cells = data.cells
+    condition = {**under(claim, level).condition, "kernel": kernel, "role": "control"}
+    del condition[pathology_of(cells).treatment]
+    same = cells["valid"] & ~cells["aa"] & ~cells["recorded"] & (cells["iops"] > 0)
+    for name, value in condition.items():
+        same &= cells[name].eq(value).fillna(value=False).astype(bool)
+    return np.log(cells.loc[same, "iops"]).groupby(cells.loc[same, "boot"]).mean()
+
+
+def change_of(claim: Claim, row: Mapping[Any, Any]) -> dict[str, float]:
+    """Return what an intervention changes, with its interval: ``estimate``, ``low``, ``high``.
+
+    A factor for a claim that is averaged in logarithms, else a difference in the claim's unit.
+    """
+    before, ends = row["baseline"], ("estimate", "low", "high")
+    if claim.logarithmic:
+        return {name: row[name] / before for name in ends}
+    return {name: row[name] - before for name in ends}
+
+
+def change_text(claim: Claim, row: Mapping[Any, Any]) -> str:
+    """Return `change_of` in words: ``x 1.38 [1.36, 1.4]``, or ``-1.99 [-2, -1.98]``."""
+    change = change_of(claim, row)
+    text = f"x {change['estimate']:.3g}" if claim.logarithmic else f"{change['estimate']:+.3g}"
+    spread = math.isfinite(change["low"]) and change["low"] < change["high"]
+    return text + (f" [{change['low']:.3g}, {change['high']:.3g}]" if spread else "")
 
 
 def _effect(

@@ -26,6 +26,7 @@ from iolab.stats.estimates import (
     Floats,
     crossover_interval,
     from_zero,
+    poisson_interval,
     ratio_of,
     what_is_missing,
     without_order,
@@ -47,9 +48,9 @@ class Judged:
     ``estimate`` is the claim's contrast: a ratio, or a difference or value in the unit of the
     claim's value (a geometric mean for a claim on the scale log); NaN without a boot. ``low`` and
     ``high`` are not below 0 for a treated value that is below it in no boot; both are the estimate
-    where all boots agree to the last digit, and NaN with fewer than two. ``verdict`` is one of
-    `VERDICTS`. ``reason`` says why there is no estimate, or why boots were too few; "" if the
-    interval decided.
+    where all boots agree to the last digit, unless they are counts, and NaN with fewer than two.
+    ``verdict`` is one of `VERDICTS`. ``reason`` says why there is no estimate, why boots were too
+    few, or what a negative control or an illness leaves open; "" if the interval decided.
     """
 
     estimate: float
@@ -68,7 +69,10 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     have no spread; they are judged by their common value, if they are so many that fewer than half
     of all boots can lie on the other side of the limit. The bound on that share is the exact one
     for none of n (six boots at a level of 0.95; C. J. Clopper and E. S. Pearson, *Biometrika* 26,
-    1934); fewer boots are inconclusive. A cure is judged where its illness is reproduced.
+    1934); fewer boots are inconclusive. Three boots or more that count the same events have an
+    exact Poisson interval. A cure is judged where its illness is reproduced. What is reproduced and
+    has a negative control is judged there, too: reproduced there, its verdict is "other cause";
+    inconclusive there, it is inconclusive.
 
     Where cells are not what a comparison takes (a valid cell without the value, or without a
     logarithm), the verdict is inconclusive and the reason names the cell. Raises UserError if there
@@ -126,6 +130,13 @@ class Selected:
             self._values[name] = known.set_index("cell")[name]
         return self._values[name]
 
+    def one_event(self, name: str) -> float:
+        """Return the smallest rate in the data, which stands for one event; NaN without any."""
+        # Cells of a sweep count over the same time. If each has several events, this is too large,
+        # and intervals are too wide, never too narrow.
+        values = self.values(name)
+        return float(values[values > 0].min())
+
     def counted(self, claim: Claim, kernel: str) -> pd.DataFrame:
         """Return the valid cells that a claim rests on, with its value, in the order measured."""
         chosen = self._cells_of(claim, kernel)
@@ -152,6 +163,8 @@ def _key(claim: Claim, kernel: str) -> tuple[Hashable, ...]:
 def judge_selected(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Judged:
     """Judge as `judge`, with what other claims selected."""
     found = _judge(cells, claim, kernel, confidence)
+    if found.verdict == "reproduced" and claim.negative:
+        found = _controlled(found, claim, _judge(cells, claim.negative, kernel, confidence))
     if not claim.cures or not found.n:
         return found
     illness = next(c for c in cells.pathology.claims if c.name == claim.cures)
@@ -163,6 +176,20 @@ def judge_selected(cells: Selected, claim: Claim, kernel: str, confidence: float
         return replace(found, verdict="not applicable", reason=reason)
     reason = f"whether there is something to cure is open: {claim.cures!r}, {verdict}"
     return replace(found, verdict="inconclusive", reason=reason)
+
+
+def _controlled(found: Judged, claim: Claim, control: Judged) -> Judged:
+    """Return a reproduced claim's verdict as its negative control, judged likewise, leaves it."""
+    if control.verdict == "not reproduced":
+        return found
+    others = claim.control.items() - claim.condition.items()
+    where = ", ".join(f"{name}={level}" for name, level in sorted(others))
+    if control.n:
+        where += f": {control.estimate:.3g} [{control.low:.3g}, {control.high:.3g}]"
+    reason = f"its negative control ({where}) is {control.verdict}"
+    verdict = {"reproduced": "other cause", "inconclusive": "inconclusive"}
+    # Without a control there is no reason to doubt: a verdict stands, and says what it lacks.
+    return replace(found, verdict=verdict.get(control.verdict, found.verdict), reason=reason)
 
 
 def _judge(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Judged:
@@ -179,7 +206,8 @@ def _judge(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Jud
         return _without_boots("inconclusive", str(error))
     if boots.empty:
         return _why_no_boot(cells.data, claim, kernel)
-    return judge_boots(claim, boots, confidence)
+    counts = _judge_counts(cells, claim, kernel, boots["y"], confidence) if claim.counts else None
+    return counts or judge_boots(claim, boots, confidence)
 
 
 def _judge_apart(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Judged:
@@ -212,6 +240,20 @@ def _judge_apart(cells: Selected, claim: Claim, kernel: str, confidence: float) 
         few = f"{n} boots: a verdict takes {FEWEST}"
         return Judged(value, low, high, n, "inconclusive", few)
     return Judged(value, low, high, n, _ruled(claim, low, high))
+
+
+def _judge_counts(
+    cells: Selected, claim: Claim, kernel: str, rates: pd.Series, confidence: float
+) -> Judged | None:
+    """Judge boots that count the same; None if they differ: a t interval has all their spread."""
+    one = cells.one_event(claim.value)
+    if rates.size < FEWEST or not one > 0 or (rates / one).round(1).nunique() > 1:
+        return None
+    runs = len(cells.counted(claim, kernel))
+    rate = float(rates.mean())
+    low, high = poisson_interval(round(rate * runs / one), confidence)
+    low, high = low * one / runs, high * one / runs
+    return Judged(rate, low, high, rates.size, _ruled(claim, low, high))
 
 
 def _without_boots(verdict: str, reason: str) -> Judged:

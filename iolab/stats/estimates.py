@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+from scipy.special import gammaincinv, stdtrit
 
 from iolab_base.errors import UserError
 
@@ -33,6 +33,9 @@ CONFIDENCE: Final = 0.95
 ROUNDING: Final = 1e-12
 # With fewer boots than these, the second mean would cost more than drift does.
 _FEWEST_BOOTS: Final = 4
+# What an interval at the level CONFIDENCE covers over so few boots, with the noise as measured (the
+# rows "as measured" of docs/statistics.md).
+COVERS: Final = {3: " (87 %)"}
 # Sign flips are enumerated up to 2**16; more boots than that are sampled with a fixed seed.
 _EXACT_BOOTS: Final = 16
 
@@ -46,6 +49,18 @@ def check_confidence(confidence: float) -> None:
 def format_boots(n: int) -> str:
     """Return a number of boots with its noun."""
     return "1 boot" if n == 1 else f"{n} boots"
+
+
+def boots_text(n: int, confidence: float) -> str:
+    """Return how many boots an interval is over, and its level: over three it has not this level.
+
+    >>> boots_text(6, 0.95), boots_text(3, 0.95)
+    ('95%, 6 boots', 'n = 3: interval too short (87 %)')
+    """
+    if n > max(COVERS):
+        return f"{confidence:.0%}, {format_boots(n)}"
+    covers = COVERS.get(n, "") if confidence == CONFIDENCE else ""
+    return f"n = {n}: interval too short{covers}"
 
 
 def what_is_missing(y: Floats) -> str:
@@ -144,6 +159,23 @@ def from_zero(y: Floats, low: float, high: float) -> tuple[float, float]:
     if (y < 0).any():
         return low, high
     return (low, high) if np.isnan(low) else (max(low, 0.0), max(high, 0.0))
+
+
+def poisson_interval(events: int, confidence: float) -> tuple[float, float]:
+    """Return the ends of the exact interval of the number of events that a count stands for.
+
+    Events are taken as independent: bursts spread more. (F. Garwood, "Fiducial limits for the
+    Poisson distribution", *Biometrika* 28, 1936; quantiles of chi-square as those of gamma.)
+
+    >>> "{:.2f} {:.2f}".format(*poisson_interval(0, 0.95))
+    '0.00 3.69'
+    >>> "{:.2f} {:.2f}".format(*poisson_interval(10, 0.95))
+    '4.80 18.39'
+    """
+    check_confidence(confidence)
+    miss = (1 - confidence) / 2
+    low = float(gammaincinv(events, miss)) if events else 0.0
+    return low, float(gammaincinv(events + 1, 1 - miss))
 
 
 def _check(y: Floats, confidence: float) -> None:

@@ -2,7 +2,8 @@
 """Verdicts: whether a report's claims hold, by rules that were fixed before measuring.
 
 A claim is *reproduced* if the whole interval over boots lies on the claimed side of its limit, *not
-reproduced* if the whole interval lies on the other side, and *inconclusive* otherwise
+reproduced* if the whole interval lies on the other side, and *inconclusive* otherwise. What is
+reproduced where the report's mechanism cannot act, too, has an *other cause*
 (``docs/statistics.md``).
 """
 
@@ -18,11 +19,11 @@ from iolab.pathology import get_pathology
 from iolab.pathology.claims import Claim
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
-from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.estimates import CONFIDENCE, boots_text
 from iolab.store.dataset import Dataset
 
 VERDICTS: Final = (
-    *("reproduced", "not reproduced", "inconclusive"),
+    *("reproduced", "not reproduced", "other cause", "inconclusive"),
     *("not applicable", "not measured", "cannot run here"),
 )
 
@@ -107,7 +108,7 @@ def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> p
                     for kind in ("mechanism", "magnitude")
                 },
                 "secondary claims": _joint(group[group["secondary"]]),
-                "confidence": f"{confidence:.0%}, {boots.min()} boots" if len(boots) else "none",
+                "confidence": boots_text(boots.min(), confidence) if len(boots) else "none",
                 "page": get_pathology(str(pathology)).notebook,
             }
         )

@@ -41,9 +41,12 @@ _MOST_TRACES: Final = 1_000_000
 # By how much a traced cell may differ from its twin, as a factor. Half of the smallest published
 # loss of IOPS, in logarithms, is a factor of 1.3; the cost of tracing itself comes on top of it.
 _FACTOR: Final = 1.5
-# A difference of half a switch per I/O is not another regime, whatever the factor: regimes differ
-# by whole switches.
+# Of switches per I/O the same, where they differ by half a switch. A smaller difference takes a
+# larger factor: for large and few I/Os tracing alone makes up to 2.8 (XFS's flush worker, 6.12).
+# Switches below the floor are none.
 _SWITCHES: Final = 0.5
+_FEW_FACTOR: Final = 3.0
+_FLOOR: Final = 0.05
 
 
 class MissingMeasureError(UserError):
@@ -254,17 +257,16 @@ def gate_other_regimes(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _gate(cell: pd.Series, twin: pd.Series) -> str:
     switches, without = cell["switches_per_io"], twin["switches_per_io"]
-    if abs(switches - without) > _SWITCHES and _apart(switches, without):
+    factor = _FACTOR if abs(switches - without) > _SWITCHES else _FEW_FACTOR
+    if max(switches, without) > _FLOOR and _apart(switches, without, factor):
         what = f"{switches:.3g} switches per I/O, {without:.3g} without tracing"
         return f"tracing changed its regime: {what}"
-    if _apart(cell["steady_iops"], twin["steady_iops"]):
+    if _apart(cell["steady_iops"], twin["steady_iops"], _FACTOR):
         what = f"{cell['steady_iops']:.4g} IOPS, {twin['steady_iops']:.4g} without tracing"
         return f"tracing changed its regime: {what}"
     return ""
 
 
-def _apart(a: float, b: float) -> bool:
+def _apart(a: float, b: float, factor: float) -> bool:
     """Return whether two values differ by more than the factor; False if one was not counted."""
-    if not (np.isfinite(a) and np.isfinite(b)):
-        return False
-    return max(a, b) > _FACTOR * min(a, b)
+    return bool(np.isfinite([a, b]).all()) and max(a, b) > factor * min(a, b)

@@ -167,7 +167,8 @@ def _profile(
 ) -> Profile:
     """Return the claims' conditions as a profile, recorded where the request's is."""
     named = pathology.profiles[request.profile]
-    return condition_profile(named, (claim.condition for claim in claims), boots)
+    asked = [one for claim in claims for one in (claim, claim.negative) if one]
+    return condition_profile(named, (one.condition for one in asked), boots)
 
 
 def _words(studies: Sequence[_Study], look: Look) -> str:

@@ -26,6 +26,7 @@ from iolab.stats.attribution import (
     attribution,
     candidates,
     crosses,
+    keep_question,
     lasting,
     screening,
 )
@@ -223,6 +224,7 @@ def _found(run: _Run) -> Why:
     keys = run.measure(claims, tried, boots=_SCREENING_BOOTS)
     screened_data = run.data(keys)
     screened = screening(screened_data, claims, kernel, tried)
+    screened = keep_question(screened, screened_data, claims, kernel)
     picked = candidates(screened, claims, _MOST_CANDIDATES)
     chosen = [*picked, *_pairs(screened, claims, picked)]
     folder = asked.request.root / asked.pathology.name / f"why-{kernel}"
@@ -232,7 +234,9 @@ def _found(run: _Run) -> Why:
     if chosen:
         _log.info("confirming %s in %d fresh boots", ", ".join(chosen), asked.boots)
         confirmed_keys = run.measure(claims, chosen, boots=asked.boots, seed=_FRESH)
-        decided = attribution(run.data(confirmed_keys), claims, kernel, chosen)
+        confirmed_data = run.data(confirmed_keys)
+        decided = attribution(confirmed_data, claims, kernel, chosen)
+        decided = keep_question(decided, confirmed_data, claims, kernel)
         turning = decided.loc[decided["effect"].isin(TURNS), "intervention"].unique().tolist()
         if turning and _LONG in asked.pathology.profiles:
             _log.info("longer runs with %s", ", ".join(turning))

@@ -11,11 +11,12 @@ from typing import Any
 import pandas as pd
 
 from iolab.pathology import PATHOLOGIES
-from iolab.pathology.base import Pathology, rules_digest
+from iolab.pathology.base import Claim, Pathology, rules_digest
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
-from iolab.stats.attribution import OTHERWISE, TURNS
+from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
 from iolab.stats.conditions import kernel_order, kernels_of
+from iolab.stats.estimates import COVERS
 from iolab.stats.shape import threshold
 from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
 from iolab.store.dataset import load, result_folders, with_measure
@@ -33,13 +34,14 @@ CONTROLS = _ROOT / "docs" / "controls.md"
 _WORDS = {
     "reproduced": "yes",
     "not reproduced": "no",
+    "other cause": "other cause",
     "inconclusive": "?",
     "not applicable": "n/a",
     "not measured": "not measured",
     "cannot run here": "-",
 }
-# What a switch may do to a claim, with the head of the column.
-_EFFECTS = {"removes or restores": TURNS, "changes otherwise": OTHERWISE}
+# What a switch may do to a claim, in the order of the rows.
+_EFFECTS = (*TURNS, *OTHERWISE, WORKLOAD)
 
 
 def _judged(data: Path) -> pd.DataFrame:
@@ -113,14 +115,14 @@ def _verdict(row: Mapping[Any, Any]) -> str:
     word = _WORDS[row["verdict"]]
     if not row["n"]:
         return word
-    return f"{word}: {verdict_text(row)}, n = {row['n']}"
+    return f"{word}: {verdict_text(row)}, n = {row['n']}{COVERS.get(row['n'], '')}"
 
 
 def causes(data: Path) -> str:
     """Return what ``iolab why`` found (``why/*`` in `data`) as Markdown: a table per pathology.
 
-    A row per kernel and claim, with the switches that move the claim in fresh boots. Where none was
-    worth confirming, the verdict is that of the results in `data`.
+    A row per kernel, claim and switch that moves the claim in fresh boots. Where none was worth
+    confirming, the verdict is that of the results in `data`.
     """
     judged = _judged(data).set_index(["pathology", "kernel", "claim"])["verdict"]
     found = [load_attribution(path.parent) for path in data.glob("why/*/attribution.json")]
@@ -129,35 +131,43 @@ def causes(data: Path) -> str:
         of_name = [one for one in found if one.pathology == name]
         lines = [
             f"## {name}\n",
-            _row("claim", "kernel", "unchanged", *_EFFECTS, "tried"),
-            "|---" * 6 + "|",
+            _row("claim", "kernel", "unchanged", "switch", "effect", "with it", "change", "tried"),
+            "|---" * 8 + "|",
         ]
         for one in sorted(of_name, key=lambda one: kernel_order(one.kernel)):
             lines += [
-                _causes_row(one, claim.name, str(judged.get((name, one.kernel, claim.name), "")))
+                row
                 for claim in one.claims
+                for row in _causes_rows(
+                    one, claim, str(judged.get((name, one.kernel, claim.name), ""))
+                )
             ]
         if of_name:
             parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
-def _causes_row(found: Attribution, claim: str, otherwise: str) -> str:
-    """Return a claim's row; `otherwise` is its verdict where nothing was confirmed."""
-    tried = (found.table["claim"] == claim).sum()
-    moved = found.confirmed(claim)
-    cells = []
-    for effects in _EFFECTS.values():
-        rows = moved[moved["effect"].isin(effects)].to_dict("records")
-        said = [f"`{row['intervention']}` {row['effect']}: {verdict_text(row)}" for row in rows]
-        cells.append("; ".join(said) or "no single switch")
-    value, confirmed = found.unchanged(claim)
+def _causes_rows(found: Attribution, claim: Claim, otherwise: str) -> list[str]:
+    """Return a claim's rows; `otherwise` is its verdict where nothing was confirmed."""
+    table = found.table[found.table["claim"] == claim.name]
+    moved = table[(table["stage"] == "confirmed") & table["effect"].isin(_EFFECTS)]
+    value, confirmed = found.unchanged(claim.name)
     verdict = confirmed or otherwise
-    # No minus before a zero.
-    unchanged = f"{round(value, 3) + 0.0:.3g}"
+    unchanged = _value(value)
     if verdict not in ("", "cannot run here"):
         unchanged = f"{_WORDS[verdict]}: {unchanged}"
-    return _row(claim, found.kernel, unchanged, *cells, str(tried))
+    order = moved["effect"].map(_EFFECTS.index)
+    cells = [
+        (f"`{r['intervention']}`", r["effect"], _value(r["estimate"]), change_text(claim, r))
+        for r in moved.loc[order.sort_values(kind="stable").index].to_dict("records")
+    ]
+    head, tried = (claim.name, found.kernel, unchanged), str(len(table))
+    return [_row(*head, *each, tried) for each in cells or [("no single switch", "", "", "")]]
+
+
+def _value(value: float) -> str:
+    # No minus before a zero.
+    return f"{round(value, 3) + 0.0:.3g}"
 
 
 def thresholds(folder: Path, value: str, limit: float) -> str:

@@ -23,6 +23,7 @@ from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
+from iolab.stats.attribution import change_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
 from iolab.stats.families import holm_family
 from iolab.stats.verdicts import verdict_table
@@ -119,11 +120,14 @@ def _compared(folder: str, table: pd.DataFrame) -> list[dict[str, Any]]:
 def _causes(folder: str, found: Attribution) -> list[dict[str, Any]]:
     """Return what moves each claim in fresh boots; the rest of the switches are counted."""
     rows = []
+    claims = {claim.name: claim for claim in found.claims}
     for claim, table in found.table.groupby("claim", sort=False):
         effects = [
             {
                 **{name: row[name] for name in ("intervention", "effect")},
-                **{name: _finite(row[name]) for name in ("estimate", "low", "high")},
+                "estimate": _finite(row["estimate"]),
+                "change": {n: _finite(v) for n, v in change_of(claims[str(claim)], row).items()},
+                "factor": claims[str(claim)].logarithmic,
                 "n": int(row["n"]),
             }
             for row in found.confirmed(str(claim)).to_dict("records")

@@ -75,8 +75,9 @@ def test_published_numbers_are_the_reports() -> None:
     assert published.pop(("dio_kworker", "two switches per I/O")) == pytest.approx(1.586, abs=5e-4)
     assert published.pop(("dio_kworker", "IOPS lost")) == pytest.approx(116074 / 200570, abs=5e-4)
     # 100 % of a CPU for 5383 MB/s, 20 % for 14.6 GB/s.
-    cost = published.pop(("writeback_kworker", "ext4's worker pays more for a MiB"))
-    assert cost == pytest.approx(100 / 5383 / (20 / 14600))
+    for shape in ("", ", growing files"):
+        cost = published.pop(("writeback_kworker", f"ext4's worker pays more for a MiB{shape}"))
+        assert cost == pytest.approx(100 / 5383 / (20 / 14600))
     assert published == pytest.approx(
         {
             ("dio_kworker", "core used up"): -0.5,
@@ -122,6 +123,8 @@ def test_a_limit_beside_the_published_number_needs_a_reason() -> None:
         replace(claim, cures="core used up")
     with pytest.raises(UserError, match="scale log is for a treated value"):
         replace(claim, scale="log")
+    with pytest.raises(UserError, match="counts are a treated value"):
+        replace(claim, counts=True)
 
 
 def test_a_digest_moves_with_what_decides_and_not_with_its_words() -> None:
@@ -142,10 +145,11 @@ def test_a_digest_moves_with_what_decides_and_not_with_its_words() -> None:
         with_first(value="fio_voluntary_per_io"),
         with_first(secondary=True),
         with_first(requires="sixteen cores"),
+        with_first(control={"batch_min": 128}),
         rules_digest(replace(pathology, claims=tuple(others))),
         rules_digest(replace(pathology, preregistered=())),
     }
-    assert len(moved | {digest}) == 9
+    assert len(moved | {digest}) == 10
     assert len(rules_document(pathology)["claims"]) == len(pathology.claims)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 
 
@@ -42,6 +43,18 @@ def test_the_effect_is_measured_on_both_sides_of_where_it_begins(name: str) -> N
     weights = [weight for weight in grids[0]["weight"] if isinstance(weight, int)]
     assert min(weights) < 500
     assert {1000, 9600} <= set(weights)
+
+
+@pytest.mark.parametrize("name", ["full", "study"])
+def test_the_preregistered_family_can_pass(name: str) -> None:
+    pathology = get_pathology("dio_kworker")
+    (declared,) = pathology.preregistered
+    blocks = blocks_of(pathology, pathology.profiles[name], kernel="6.1", clock="virtual")
+    levels = {factor: level for factor, level in declared.items() if factor != "kernel"}
+    cells = [c for b in blocks for c in b.cells if not c.aa and not c.recorded]
+    boots = sum(c.role == "treatment" and levels.items() <= c.condition.items() for c in cells)
+    primary = [c for c in pathology.decided if levels.items() == c.condition.items()]
+    assert len(primary) * 2 / 2**boots < 0.05
 
 
 def test_the_map_has_the_same_numbers_in_flight_for_each_number_of_jobs() -> None:

@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from iolab.stats.attribution import attribution, candidates, crosses, lasting, screening
+from iolab.stats.attribution import (
+    attribution,
+    candidates,
+    change_of,
+    change_text,
+    crosses,
+    keep_question,
+    lasting,
+    screening,
+)
 from tests.support.interventions import claim, measured
 
 
@@ -34,6 +43,35 @@ def test_what_removes_weakens_strengthens_and_does_nothing_is_told_apart() -> No
     assert cure["low"] < cure["estimate"] < cure["high"]
     # ln(1 / 0.72) of the way of ln(0.88 / 0.72).
     assert cure["share"] == pytest.approx(np.log(1 / 0.72) / np.log(0.88 / 0.72), rel=0.1)
+
+
+def test_what_moves_the_control_changes_the_workload() -> None:
+    truth = {"none": 0.72, "NO_CURE": 1.0, "highres=on": 1.0, "NO_THING": 0.72}
+    data = measured(truth, boots=8)
+    # 6 % more and 4 % fewer IOPS, inside and outside: the ratios are as before.
+    more = {"highres=on": 1.06, "NO_CURE": 0.96, "NO_THING": 1.06}
+    iops = data.cells["iops"] * data.cells["intervention"].map(more).fillna(1).astype(float)
+    moved = replace(data, cells=data.cells.assign(iops=iops))
+    levels = list(truth)[1:]
+    table = attribution(moved, [claim()], "6.1", levels)
+    assert effects(table)["highres=on"] == "removes"
+    kept = keep_question(table, moved, [claim()], "6.1")
+    said = {"NO_CURE": "removes", "highres=on": "changes the workload"}
+    assert effects(kept) == {**said, "NO_THING": "changes nothing"}
+    assert kept.loc[kept["intervention"] == "highres=on", "reason"].iloc[0].endswith("+6%")
+    # Without controls nothing is known of the workload.
+    alone = replace(moved, cells=moved.cells[moved.cells["role"] == "treatment"])
+    assert effects(keep_question(table, alone, [claim()], "6.1")) == effects(table)
+
+
+def test_a_change_has_its_interval_beside_the_values() -> None:
+    row = {"baseline": 2.0, "estimate": 0.0, "low": -0.5, "high": 0.5}
+    difference = replace(claim(), contrast="difference", below=0.1)
+    assert change_of(difference, row) == {"estimate": -2.0, "low": -2.5, "high": -1.5}
+    assert change_text(difference, row) == "-2 [-2.5, -1.5]"
+    ratio = {"baseline": 0.8, "estimate": 1.0, "low": 0.9, "high": 1.2}
+    assert change_text(claim(), ratio) == "x 1.25 [1.12, 1.5]"
+    assert change_text(claim(), {**ratio, "low": float("nan")}) == "x 1.25"
 
 
 def test_a_kernel_without_the_pathology_may_have_it_restored() -> None:

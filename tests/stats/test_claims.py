@@ -322,6 +322,63 @@ def test_a_cure_is_judged_where_there_is_something_to_cure(
     assert found.estimate == pytest.approx(0.79, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("limit", "different", "verdict", "reason"),
+    [
+        # The truth is 0.79 at weight 10000 and 1 at 100.
+        (0.9, {"weight": 100}, "reproduced", ""),
+        (0.9, {"weight": 3000}, "other cause", "its negative control (weight=3000: "),
+        (0.9, {"weight": 77}, "reproduced", "its negative control (weight=77) is not measured"),
+        (0.7, {"weight": 3000}, "not reproduced", ""),
+        # The truth of the control, 0.80.
+        (0.8, {"weight": 3000}, "inconclusive", ""),
+    ],
+)
+def test_a_yes_needs_its_control(
+    data: Dataset, limit: float, different: dict[str, Any], verdict: str, reason: str
+) -> None:
+    found = judge(data, claim(below=limit, control=different), "6.1")
+    assert found.verdict == verdict
+    assert found.reason.startswith(reason)
+    assert found.estimate == judge(data, claim(below=limit), "6.1").estimate
+
+
+def test_a_control_that_does_not_decide_leaves_the_claim_open(data: Dataset) -> None:
+    hit = (data.cells["weight"] == 100).fillna(False) & (data.cells["boot"] > 1)
+    two = replace(data, cells=data.cells.assign(valid=data.cells["valid"] & ~hit))
+    found = judge(two, claim(control={"weight": 100}), "6.1")
+    assert (found.verdict, found.n) == ("inconclusive", 6)
+    assert "weight=100" in found.reason
+
+
+def counted(data: Dataset, moves: dict[int, int], boots: int) -> Dataset:
+    """Return boots in which events were counted for 1.4 s; another kernel counted one in some."""
+    cells = data.cells[(data.cells["boot"] < boots) & ~data.cells["aa"]]
+    here = cells["kernel"] == "6.1"
+    events = cells["boot"].map(moves).where(here, cells["boot"] % 2)
+    rows = pd.DataFrame({"cell": cells["cell"], "measure": "rate", "value": events / 1.4})
+    return replace(data, cells=cells, mechanism=rows)
+
+
+def test_no_event_in_three_boots_bounds_the_rate(data: Dataset) -> None:
+    rate = claim(value="rate", contrast="treated", below=None, above=10.0, counts=True)
+    none = counted(data, dict.fromkeys(range(3), 0), 3)
+    found = judge(none, rate, "6.1")
+    assert (found.verdict, found.estimate, found.low) == ("not reproduced", 0, 0)
+    # 3.69 events in the three boots' 4.2 s.
+    assert found.high == pytest.approx(3.689 / 4.2, rel=1e-3)
+    assert judge(none, replace(rate, counts=False), "6.1").verdict == "inconclusive"
+    # 15 events in each of three boots.
+    many = judge(counted(data, dict.fromkeys(range(3), 15), 3), rate, "6.1")
+    low, high = (events / 4.2 for events in (32.82, 60.21))
+    assert (many.low, many.high) == (pytest.approx(low, 1e-3), pytest.approx(high, 1e-3))
+    assert many.verdict == "inconclusive"
+    # Two boots say too little, and boots that differ have their spread.
+    assert judge(counted(data, {0: 0, 1: 0}, 2), rate, "6.1").verdict == "inconclusive"
+    uneven = judge(counted(data, {0: 0, 1: 0, 2: 9}, 3), rate, "6.1")
+    assert uneven.high > 9
+
+
 def test_two_boots_give_an_interval_and_no_verdict(data: Dataset) -> None:
     two = replace(data, cells=data.cells[data.cells["boot"] < 2])
     found = judge(two, claim(below=100.0), "6.1")

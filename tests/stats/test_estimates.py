@@ -154,6 +154,21 @@ def test_intervals_cover_whatever_the_drift(n: int, drift: float) -> None:
     assert (plain > 0.97) is (drift > 0)
 
 
+@pytest.mark.parametrize("events", [0, 1, 7, 300])
+def test_an_interval_of_a_count_is_that_of_chi_square(events: int) -> None:
+    low, high = estimates.poisson_interval(events, 0.95)
+    assert high == pytest.approx(sp.chi2.ppf(0.975, 2 * events + 2) / 2)
+    assert low == (pytest.approx(sp.chi2.ppf(0.025, 2 * events) / 2) if events else 0)
+
+
+@pytest.mark.parametrize("truth", [0.5, 3.5, 12.0])
+def test_intervals_of_counts_cover(truth: float) -> None:
+    counts = np.random.default_rng(1).poisson(truth, _RUNS)
+    ends = [estimates.poisson_interval(int(events), 0.95) for events in counts]
+    # Exact intervals of whole numbers cover at least as often as they say.
+    assert np.mean([low <= truth <= high for low, high in ends]) >= 0.95
+
+
 def test_a_drift_is_no_effect() -> None:
     covered, _ = _share(6, 2.0, truth=0.0, seed=7)
     assert 0.03 <= 1 - covered <= 0.07

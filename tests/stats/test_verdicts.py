@@ -61,6 +61,8 @@ def test_claims_of_one_kind_are_joined() -> None:
     assert row["magnitude"] == "inconclusive"
     assert row["secondary claims"] == "reproduced"
     assert row["confidence"] == "95%, 6 boots"
+    (three,) = verdict_summary(pd.DataFrame(rows).assign(n=3)).to_dict("records")
+    assert three["confidence"] == "n = 3: interval too short (87 %)"
 
 
 def test_a_result_is_said_with_its_interval_or_reason() -> None:

@@ -83,8 +83,8 @@ def test_three_boots_decide_or_three_more_follow(
     assert (left.judged.verdict, left.judged.n, left.confidence) == ("inconclusive", 6, 0.96)
     assert "2 claims open: 3 boots, judged at 99%" in caplog.messages
     assert "1 claim open: 6 boots, judged at 96%" in caplog.messages
-    # Two pairs in each of three boots, one in each of three more.
-    assert found.cells == 3 * 4 + 3 * 2
+    # Two pairs and a negative control's in each of three boots, one in each of three more.
+    assert found.cells == 3 * 6 + 3 * 2
     assert not found.failed
     folder = found.folders[_NAME]
     assert len(load(folder).cells) == found.cells

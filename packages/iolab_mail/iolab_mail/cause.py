@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import pandas as pd
 
+from iolab.pathology.claims import Claim
 from iolab.report.attribution import Attribution
-from iolab.stats.attribution import TURNS
+from iolab.stats.attribution import TURNS, change_text
 from iolab.stats.estimates import CONFIDENCE
 from iolab_base.errors import UserError
 from iolab_mail.finding import Finding
@@ -45,7 +45,7 @@ def _of_kernel(finding: Finding, found: Attribution) -> str:
         f"intervals of the changes hold together at {CONFIDENCE:.0%}."
     )
     confirmed = found.confirmed(finding.claim.name)
-    lines = [bullet(_line(row)) for _, row in confirmed.iterrows()]
+    lines = [bullet(_line(finding.claim, row)) for _, row in confirmed.iterrows()]
     if not confirmed["effect"].isin(TURNS).any():
         words += " No single switch removes or restores it."
     rest = len(table) - len(lines)
@@ -54,12 +54,8 @@ def _of_kernel(finding: Finding, found: Attribution) -> str:
     return paragraph(words) + "\n\n" + "\n".join(lines)
 
 
-def _line(row: pd.Series) -> str:
-    interval = ""
-    if math.isfinite(row["low"]) and row["low"] != row["high"]:
-        low, high = number_words(row["low"]), number_words(row["high"])
-        interval = f" [{low}, {high}],"
+def _line(claim: Claim, row: pd.Series) -> str:
     return (
-        f"{row['intervention']} {row['effect']} it: {number_words(row['estimate'])}{interval} "
-        f"{row['n']} fresh boots"
+        f"{row['intervention']} {row['effect']} it: {number_words(row['estimate'])}, "
+        f"change {change_text(claim, row)}, {row['n']} fresh boots"
     )

@@ -16,7 +16,7 @@ from iolab.pathology.interventions import INTERVENTION
 from iolab.report.attribution import Attribution
 from iolab.shown import terminal
 from iolab.stats.claims import cells_of
-from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.estimates import CONFIDENCE, COVERS, boots_text
 from iolab.store.dataset import Dataset
 from iolab.store.kernels import KernelBuild
 from iolab_mail.cause import cause_words
@@ -125,13 +125,14 @@ def _opening(finding: Finding, sides: Sides) -> str:
 
 
 def _elsewhere(finding: Finding) -> list[str]:
-    """Return on which kernels the claim does not hold, and on which it is inconclusive."""
+    """Return on which kernels the claim does not hold, has another cause, or is inconclusive."""
     refuted = [row for row in finding.clean if row.verdict == "not reproduced"]
     weak = [row for row in refuted if _share(finding.claim, row.estimate) > _SOME]
     said = []
     for rows, words in (
         (weak, "Too little to count on"),
         ([row for row in refuted if row not in weak], "Not on"),
+        ([row for row in finding.clean if row.verdict == "other cause"], "Of another cause on"),
         ([row for row in finding.clean if row.verdict == "inconclusive"], "Inconclusive on"),
     ):
         listed = [f"{row.kernel} ({row.scheduler}, {number_words(row.estimate)})" for row in rows]
@@ -166,6 +167,8 @@ def _estimated(claim: Claim, row: Row, *, whole: bool) -> str:
     interval = _interval(row)
     if not interval:
         return f"{shown}, the same in {boots}"
+    if row.n in COVERS:
+        return f"{shown} {interval}, {boots_text(row.n, CONFIDENCE)}"
     level = f"{CONFIDENCE:.0%} interval over " if whole else ""
     return f"{shown} {interval}, {level}{boots}"
 
@@ -181,7 +184,7 @@ def _results(data: Dataset, finding: Finding, sides: Sides) -> str:
     head = ["kernel", "sched", "preempt", "HZ", "treated", "control"]
     # The numbers are short: a long head would make the lines too wide.
     contrast = "diff" if claim.contrast == "difference" else contrast_words(claim)
-    rows = [[*head, contrast, f"{CONFIDENCE:.0%} interval", "n"]]
+    rows = [[*head, contrast, "interval", "n"]]
     for row in finding.rows:
         build = data.kernels.get(row.kernel, KernelBuild())
         rows.append(
