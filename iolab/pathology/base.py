@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVERY_KERNEL",
     "EXPERIMENT",
+    "NEAR",
     "NULL_BLK_MODULES",
     "PATHOLOGY_NAME",
     "TREATED_KERNEL",
@@ -39,6 +41,7 @@ __all__ = [
     "Pathology",
     "Profile",
     "Published",
+    "neighbours",
     "rules_digest",
     "rules_document",
 ]
@@ -53,6 +56,8 @@ NULL_BLK_MODULES: Final = ("null_blk", "crc32c", "ext4", "xfs", "bfq")
 _REQUIRED_PROFILES: Final = ("smoke", "quick", "full")
 # The default notebook.
 EXPERIMENT: Final = "experiment.ipynb"
+# The profile whose first condition is the report's own set-up, and whose others are around it.
+NEAR: Final = "near"
 # The factor whose level is the kernel of a treated cell's machine.
 TREATED_KERNEL: Final = "treated_kernel"
 # A pathology's name is a folder's name and its module's.
@@ -380,7 +385,19 @@ def rules_document(pathology: Pathology) -> dict[str, Any]:
             for claim in pathology.claims
         ],
         "preregistered": [dict(condition) for condition in pathology.preregistered],
+        **({"near": [dict(one) for one in near]} if (near := neighbours(pathology)) else {}),
     }
+
+
+def neighbours(pathology: Pathology) -> list[Condition]:
+    """Return the treated conditions around a report's set-up, its own first; none if undeclared."""
+    profile = pathology.profiles.get(NEAR)
+    grids = () if profile is None else profile.grids
+    return [
+        dict(zip(grid, levels, strict=True))
+        for grid in grids
+        for levels in itertools.product(*grid.values())
+    ]
 
 
 def rules_digest(pathology: Pathology) -> str:

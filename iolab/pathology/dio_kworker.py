@@ -31,10 +31,11 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from iolab.pathology.base import (
     EVERY_KERNEL,
+    NEAR,
     NULL_BLK_MODULES,
     TWO_KERNELS,
     Claim,
@@ -298,6 +299,23 @@ _LONG = Profile(
     runtime_ms=1100,
 )
 
+# The report's own set-up, as far as a recipe can have it, and one step from it in each direction.
+_OWN: Grid = {
+    **_BASE,
+    "weight": (_PUBLISHED_WEIGHT,),
+    "iodepth": (128,),
+    # Of 12 processors, as of 8.
+    "tuning": ("8-cpus",),
+}
+_NEAR: Final[tuple[Grid, ...]] = (
+    _OWN,
+    {**_OWN, "iodepth": (192, _DEPTH, 384)},
+    {**_OWN, "numjobs": (4,), "iodepth": (128 // 4, _DEPTH // 4)},
+    {**_OWN, "engine": ("io_uring",)},
+    {**_OWN, "tuning": ("default",)},
+    {**_OWN, "batch_min": (_BATCH,)},
+)
+
 DIO_KWORKER = Pathology(
     name="dio_kworker",
     title="Direct-I/O completion kworker starved by a cgroup's cpu.weight",
@@ -342,6 +360,8 @@ DIO_KWORKER = Pathology(
             grid_boots=(*_SEVEN.grid_boots, 2, 2),
         ),
         "long": _LONG,
+        # In how much of the report's neighbourhood the effect is: cells longer than its delay.
+        NEAR: replace(_LONG, boots=3, grids=_NEAR, repeats_control=False),
         # Where in cpu.weight the effect begins, and nothing else.
         "threshold": replace(
             _LONG,

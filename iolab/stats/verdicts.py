@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
 
 from iolab.pathology import get_pathology
+from iolab.pathology.base import neighbours
 from iolab.pathology.claims import Claim
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
@@ -77,6 +79,46 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
             )
     # A question may have no claim.
     return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+
+def neighbourhood_table(data: Dataset) -> pd.DataFrame:
+    """Judge each claim at the report's own set-up and at each condition around it.
+
+    The conditions are those of `iolab.pathology.base.neighbours`, fixed before measuring. A row has
+    ``kernel``, ``claim``, ``own`` and ``estimate`` (at the report's own set-up), ``reproduced`` and
+    ``of`` (in how many conditions, of how many that were measured), and ``elsewhere`` (the others
+    without the effect, by what they differ in, with their verdicts).
+    """
+    pathology = pathology_of(data.cells)
+    own, *others = neighbours(pathology)
+    cells, rows = Selected(data), []
+    for kernel in kernels_of(data.cells):
+        for claim in pathology.claims:
+            if claim.secondary or claim.condition[pathology.treatment] != own[pathology.treatment]:
+                continue
+            found = {}
+            for place in (own, *others):
+                there = replace(claim, condition=place, control={})
+                different = {n: v for n, v in place.items() if v != own[n]}
+                words = ", ".join(f"{name}={level}" for name, level in different.items())
+                found[words] = judge_selected(cells, there, kernel, CONFIDENCE)
+            measured = {words: one.verdict for words, one in found.items() if one.n}
+            rows.append(
+                {
+                    "kernel": kernel,
+                    "claim": claim.name,
+                    "own": found[""].verdict,
+                    "estimate": found[""].estimate,
+                    "reproduced": sum(v == "reproduced" for v in measured.values()),
+                    "of": len(measured),
+                    "elsewhere": "; ".join(
+                        f"{words}: {verdict}"
+                        for words, verdict in measured.items()
+                        if words and verdict != "reproduced"
+                    ),
+                }
+            )
+    return pd.DataFrame(rows)
 
 
 def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:

@@ -18,7 +18,13 @@ from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
 from iolab.stats.conditions import kernel_order, kernels_of
 from iolab.stats.estimates import COVERS
 from iolab.stats.shape import threshold
-from iolab.stats.verdicts import rule_text, verdict_summary, verdict_table, verdict_text
+from iolab.stats.verdicts import (
+    neighbourhood_table,
+    rule_text,
+    verdict_summary,
+    verdict_table,
+    verdict_text,
+)
 from iolab.store.dataset import load, result_folders, with_measure
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
@@ -256,6 +262,21 @@ def brackets(data: Path) -> str:
     return "\n".join(lines)
 
 
+def neighbourhoods(data: Path) -> str:
+    """Return in how much of a report's neighbourhood the effect is, from ``near`` in `data`."""
+    head = ("report", "kernel", "claim", "its own set-up", "reproduced in", "not in")
+    lines = [_row(*head), "|---" * len(head) + "|"]
+    for folder in sorted((data / "near").iterdir()):
+        for row in neighbourhood_table(load(folder)).to_dict("records"):
+            own = f"{_WORDS[row['own']]}: {row['estimate']:.3g}"
+            share = f"{row['reproduced']} of {row['of']}"
+            kernel = markdown(row["kernel"])
+            lines.append(
+                _row(folder.name, kernel, row["claim"], own, share, row["elsewhere"] or "-")
+            )
+    return "\n".join(lines)
+
+
 def recipes() -> str:
     """Return in what each recipe deviates from its report as a Markdown table."""
     lines = [_row("report", "what", "there", "here", "why"), "|---" * 5 + "|"]
@@ -271,6 +292,7 @@ def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
     fill(CONTROLS, "brackets", brackets(data))
+    fill(CONTROLS, "neighbourhoods", neighbourhoods(data))
     fill(CONTROLS, "recipes", recipes())
     fill(CLAIMS, "claims", claims(data))
     fill(CAUSES, "causes", causes(data))
