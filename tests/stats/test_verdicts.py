@@ -6,11 +6,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from iolab.figures.verdicts import verdict_grid
-from iolab.stats.verdicts import verdict_summary, verdict_table, verdict_text
+from iolab.stats.verdicts import (
+    neighbourhood_table,
+    verdict_summary,
+    verdict_table,
+    verdict_text,
+)
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from tests.support import synthetic
@@ -90,3 +96,28 @@ def test_kernels_of_two_clocks_are_no_one_table(data: Dataset, column: str) -> N
     other = data.cells[column].where(data.cells["kernel"] == "6.1", "other")
     with pytest.raises(UserError, match=f"more than one {column}"):
         verdict_table(replace(data, cells=data.cells.assign(**{column: other})))
+
+
+def test_a_neighbourhood_says_where_the_effect_is_and_where_not() -> None:
+    # By depth, around the report's own 128: a loss there and deeper, none at 192.
+    lost = {128: 0.5, 192: 1.0, 384: 0.5}
+    rows = [
+        row
+        for depth, ratio in lost.items()
+        for boot in range(3)
+        for row in synthetic.block_cells(
+            block=f"{depth}-{boot}",
+            boot=boot,
+            conditions=[(depth, 1000)],
+            effects={1000: ratio},
+            noise_sd=0.001,
+            rng=np.random.default_rng(boot),
+        )
+    ]
+    data = synthetic.dataset(kernels=["6.1"], boots=1)
+    cells = synthetic.frame(rows).assign(tuning="8-cpus")
+    table = neighbourhood_table(replace(data, cells=cells)).set_index("claim")
+    row = table.loc["IOPS lost"]
+    assert (row["own"], row["reproduced"], row["of"]) == ("reproduced", 2, 3)
+    assert row["elsewhere"] == "iodepth=192: not reproduced"
+    assert row["estimate"] == pytest.approx(0.5, rel=0.01)
