@@ -21,9 +21,9 @@ from iolab.pathology.base import Claim, Pathology, rules_digest
 from iolab.report.attribution import Attribution
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
+from iolab.stats.attribution import change_of
 from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
-from iolab.stats.attribution import change_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
 from iolab.stats.families import holm_family
 from iolab.stats.verdicts import verdict_table
