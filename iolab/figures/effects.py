@@ -228,7 +228,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, claim: Claim, order: list[str]) -> No
         face = colour if confirmed else "none"
         axes.plot(change["estimate"], y, "o", ms=4, color=colour, mfc=face, zorder=3)
     kind = "factor" if claim.logarithmic else "change"
-    axes.set_xlabel(f"{kind} of {_CONTRASTS[claim.contrast].format(claim.value)}", fontsize=7)
+    axes.set_xlabel(f"{kind} of\n{_CONTRASTS[claim.contrast].format(claim.value)}", fontsize=7)
     axes.set_title(claim.name, fontsize=7)
 
 

@@ -323,8 +323,10 @@ def _control_logs(data: Dataset, claim: Claim, kernel: str, level: str) -> pd.Se
     del condition[pathology_of(cells).treatment]
     same = cells["valid"] & ~cells["aa"] & ~cells["recorded"] & (cells["iops"] > 0)
     for name, value in condition.items():
-        same &= cells[name].eq(value).fillna(value=False).astype(bool)
-    return np.log(cells.loc[same, "iops"]).groupby(cells.loc[same, "boot"]).mean()
+        same &= (cells[name] == value).fillna(value=False).astype(bool)
+    kept = cells.loc[same, ["boot", "iops"]]
+    logs = pd.Series(np.log(kept["iops"].to_numpy(np.float64)), index=kept["boot"])
+    return logs.groupby(level=0).mean()
 
 
 def change_of(claim: Claim, row: Mapping[Any, Any]) -> dict[str, float]:

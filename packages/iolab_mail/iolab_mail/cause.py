@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pandas as pd
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from iolab.pathology.claims import Claim
 from iolab.report.attribution import Attribution
@@ -45,7 +44,7 @@ def _of_kernel(finding: Finding, found: Attribution) -> str:
         f"intervals of the changes hold together at {CONFIDENCE:.0%}."
     )
     confirmed = found.confirmed(finding.claim.name)
-    lines = [bullet(_line(finding.claim, row)) for _, row in confirmed.iterrows()]
+    lines = [bullet(_line(finding.claim, row)) for row in confirmed.to_dict("records")]
     if not confirmed["effect"].isin(TURNS).any():
         words += " No single switch removes or restores it."
     rest = len(table) - len(lines)
@@ -54,7 +53,7 @@ def _of_kernel(finding: Finding, found: Attribution) -> str:
     return paragraph(words) + "\n\n" + "\n".join(lines)
 
 
-def _line(claim: Claim, row: pd.Series) -> str:
+def _line(claim: Claim, row: Mapping[Any, Any]) -> str:
     return (
         f"{row['intervention']} {row['effect']} it: {number_words(row['estimate'])}, "
         f"change {change_text(claim, row)}, {row['n']} fresh boots"
