@@ -131,11 +131,14 @@ class Selected:
         return self._values[name]
 
     def one_event(self, name: str) -> float:
-        """Return the smallest rate in the data, which stands for one event; NaN without any."""
-        # Cells of a sweep count over the same time. If each has several events, this is too large,
-        # and intervals are too wide, never too narrow.
+        """Return the smallest rate in the data, which stands for one event; else two in a run."""
+        # Cells of a sweep count over the same time, more than half of their run. If each has
+        # several events, this is too large, and intervals are too wide, never too narrow.
         values = self.values(name)
-        return float(values[values > 0].min())
+        if values.any():
+            return float(values[values > 0].min())
+        longest_s = float(self.data.cells["runtime_s"].max())
+        return 2 / longest_s if longest_s > 0 else math.nan
 
     def counted(self, claim: Claim, kernel: str) -> pd.DataFrame:
         """Return the valid cells that a claim rests on, with its value, in the order measured."""
