@@ -291,7 +291,8 @@ def recipes() -> str:
 def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
-    fill(CONTROLS, "brackets", brackets(data))
+    for page in (README, CONTROLS):
+        fill(page, "brackets", brackets(data))
     fill(CONTROLS, "neighbourhoods", neighbourhoods(data))
     fill(CONTROLS, "recipes", recipes())
     fill(CLAIMS, "claims", claims(data))
