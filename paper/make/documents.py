@@ -255,7 +255,7 @@ def brackets(data: Path) -> str:
         }
         published = table["published"].iloc[0]
         commit = f"{row['does']} `{row['commit']}` {row['subject']} ({row['release']})"
-        claim = f"{row['claim']}: {table['rule'].iloc[0]}"
+        claim = f"{row['claim']} ({table['rule'].iloc[0]})"
         lines.append(
             _row(name, claim, f"{published:.3g}", on["own"], on["with"], commit, on["without"])
         )
