@@ -18,12 +18,16 @@ from iolab_base.errors import IolabError
 from paper.make.documents import (
     CAUSES,
     CLAIMS,
+    CONTROLS,
     PATHOLOGIES_PAGE,
     README,
     RULES,
+    brackets,
     causes,
     claims,
     fill,
+    neighbourhoods,
+    recipes,
     rules,
     thresholds,
     verdicts,
@@ -37,6 +41,26 @@ def test_the_readme_and_the_page_of_verdicts_show_what_the_reference_data_say() 
     text = README.read_text(encoding="utf-8")
     assert verdicts(REFERENCE) in text
     assert claims(REFERENCE) in CLAIMS.read_text(encoding="utf-8")
+
+
+@pytest.mark.nightly
+def test_the_page_of_controls_shows_what_their_data_say() -> None:
+    text = CONTROLS.read_text(encoding="utf-8")
+    table = brackets(REFERENCE)
+    assert table in text
+    assert table in README.read_text(encoding="utf-8")
+    assert neighbourhoods(REFERENCE) in text
+    # A report is a yes on its own kernel and with the effect, and a no without it.
+    for line in table.splitlines()[2:]:
+        own, with_it, _, without = line.strip("| ").split(" | ")[3:]
+        assert all(" yes: " in cell for cell in (own, with_it)), line
+        assert " no: " in without, line
+
+
+def test_the_page_of_controls_shows_what_the_recipes_change() -> None:
+    assert recipes() in CONTROLS.read_text(encoding="utf-8")
+    for pathology in PATHOLOGIES.values():
+        assert pathology.translation
 
 
 @pytest.mark.nightly
@@ -95,7 +119,7 @@ def test_each_claim_has_its_estimate_and_each_reason_stands_once(tmp_path: Path)
     header, _, libaio, io_uring, magnitude = text.splitlines()[2:7]
     assert header == "| claim | kind | rule | 6.1 | 6.8 | 6.12 |"
     for row in (libaio, io_uring):
-        told = re.findall(r"no: (-?[0-9.]+) \[.*?\], n = 3 \|", row)
+        told = re.findall(r"no: (-?[0-9.]+) \[.*?\], n = 3 \(87 %\) \|", row)
         assert [float(estimate) for estimate in told] == pytest.approx([-0.4, -0.4], abs=0.05)
     assert magnitude.endswith("| - | - | - |")
     assert text.count("one cache line") == 1
