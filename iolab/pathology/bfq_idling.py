@@ -194,7 +194,7 @@ def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
         published=0.1,
         # There dd and jbd2 are in one cgroup.
         control={"cgroup": "root", "writes": 10},
-        secondary=writes != _WRITES or scheduler == "cfq",
+        secondary=writes != _WRITES,
     )
 
 
@@ -329,12 +329,6 @@ BFQ_IDLING = Pathology(
         ),
     ),
     claims=(
-        _collapse(
-            "throughput collapses, CFQ",
-            "the report's command under CFQ, which ended with 5.0: a tenth is left",
-            "cfq",
-            _WRITES,
-        ),
         _collapse(
             "throughput collapses",
             "the report's command (300 of its 10,000 writes), BFQ as it is: a tenth is left",

@@ -224,7 +224,7 @@ def in_order(
     pathologies: dict[str, dict[object, list[str]]] = {}
     for key in keys:
         block = blocks[key]
-        machine = block.kernel, block.machine, (*block.plan.boot_options, str(block.plan.draw))
+        machine = block.kernel, block.machine, tuple(block.plan.boot_options)
         pathologies.setdefault(block.pathology, {}).setdefault(machine, []).append(key)
 
     def longest(machines: dict[object, list[str]]) -> float:

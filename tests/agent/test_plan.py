@@ -136,7 +136,7 @@ def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
         (("cells", 1, "devices", 0, "irqmode"), 3, "irqmode"),
         (("cells", 1, "devices", 0, "completion_ns"), -1, "completion_ns"),
         (("cells", 1, "devices", 0, "queue_depth"), 0, "queue_depth"),
-        (("cells", 1, "devices", 0, "scheduler"), "cfq", "scheduler"),
+        (("cells", 1, "devices", 0, "scheduler"), "anticipatory", "scheduler"),
         (("cells", 1, "devices", 0, "memory_backed"), "no", "memory_backed"),
         (("cells", 1, "devices", 0, "memory_backed"), False, "stores its metadata"),
         (("cells", 1, "filesystem", "kind"), "ntfs", "file system"),

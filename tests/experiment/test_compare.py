@@ -30,7 +30,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"wieght": 1000}, "did you mean weight"),
         ({"weight": 20000}, "weight must be 1-10000"),
         ({"kernel": "6.11111"}, "unknown kernel"),
-        ({"kernel": 6.3}, "no known kernel"),
+        ({"kernel": 6.99}, "no known kernel"),
         ({"boots": 0}, "boots must be at least 1"),
         ({"target": "local", "kernel": "6.1"}, "a real one runs the kernel it runs"),
         ({"target": "somewhere"}, "somewhere"),
