@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +14,7 @@ from typing import Any, Literal
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
 from iolab.pathology.calls import cell_of, machine_of
-from iolab.pathology.factors import Condition
+from iolab.pathology.factors import Condition, conditions_of
 from iolab.pathology.interventions import (
     INTERVENTION,
     NO_INTERVENTION,
@@ -36,10 +35,8 @@ def _conditions(
     """Group a boot's distinct treated conditions by the level of the boot factors."""
     groups: dict[tuple[Any, ...], dict[tuple[Any, ...], Condition]] = {}
     for grid in profile.grids_of(boot):
-        names = list(pathology.factors)
-        for levels in itertools.product(*(grid[n] for n in names)):
-            condition: dict[str, Any] = dict(zip(names, levels, strict=True))
-            control = {**condition, pathology.treatment: None}
+        for condition in conditions_of(grid, pathology.factors):
+            control: Condition = {**condition, pathology.treatment: None}
             for one in (control, condition) if pathology.apart else (condition,):
                 levels_of_boot = [one[n] for n in pathology.boot_factors]
                 fixed = (*levels_of_boot, boot_part(one[INTERVENTION]))

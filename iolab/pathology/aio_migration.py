@@ -251,12 +251,7 @@ AIO_MIGRATION = Pathology(
         ),
     },
     translation=(
-        deviation(
-            "fio's verify",
-            "sha3-512",
-            "none",
-            "it costs the thread more than all the rest",
-        ),
+        deviation("fio's verify", "sha3-512", "none", "it costs the thread more than all the rest"),
         deviation(
             "dix, dif",
             "1, 2",
@@ -269,12 +264,7 @@ AIO_MIGRATION = Pathology(
             "64 MiB, 1.5 s after a ramp of 0.4 s",
             "each instruction is emulated",
         ),
-        deviation(
-            "processors",
-            "a KVM guest of several",
-            "2",
-            "they share one counted clock",
-        ),
+        deviation("processors", "a KVM guest of several", "2", "they share one counted clock"),
     ),
     claims=(
         _claim("(a) 512 B at default settings", 512, "default"),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fiojobs import Row
 from iolab.pathology.claims import Claim, refuse
-from iolab.pathology.factors import Condition, Factor, Grid
+from iolab.pathology.factors import Condition, Factor, Grid, conditions_of
 from iolab.pathology.interventions import (
     INTERVENTION,
     NO_INTERVENTION,
@@ -393,11 +392,7 @@ def neighbours(pathology: Pathology) -> list[Condition]:
     """Return the treated conditions around a report's set-up, its own first; none if undeclared."""
     profile = pathology.profiles.get(NEAR)
     grids = () if profile is None else profile.grids
-    return [
-        dict(zip(grid, levels, strict=True))
-        for grid in grids
-        for levels in itertools.product(*grid.values())
-    ]
+    return [one for grid in grids for one in conditions_of(grid, pathology.factors)]
 
 
 def rules_digest(pathology: Pathology) -> str:

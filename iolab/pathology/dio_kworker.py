@@ -411,12 +411,7 @@ DIO_KWORKER = Pathology(
             "272; 16 to 384 in study",
             "the queue's depth is the device's speed; at 272 the core is half busy outside",
         ),
-        deviation(
-            "processors",
-            "12",
-            "1",
-            "the report pins fio to one core; the others are idle",
-        ),
+        deviation("processors", "12", "1", "the report pins fio to one core; the others are idle"),
         deviation(
             "scheduler's times",
             "those of 12 processors",

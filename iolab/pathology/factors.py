@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from iolab.pathology.interventions import InterventionFactor
@@ -91,6 +92,13 @@ Factor = IntegerFactor | CategoricalFactor | InterventionFactor
 def first_levels(grid: Grid) -> dict[str, int | str]:
     """Return the condition of the first level of each factor of a grid."""
     return {name: levels[0] for name, levels in grid.items()}
+
+
+def conditions_of(grid: Grid, names: Iterable[str]) -> Iterator[dict[str, int | str]]:
+    """Yield the conditions of a grid, with their factors in the order of `names`."""
+    ordered = list(names)
+    for levels in itertools.product(*(grid[name] for name in ordered)):
+        yield dict(zip(ordered, levels, strict=True))
 
 
 def integer_level(condition: Condition, name: str) -> int:

@@ -165,12 +165,7 @@ FSNOTIFY_CONTENTION = Pathology(
             "an inotify watch on the device's directory",
             "without any watch no kernel takes the reference, so the report's machine had one",
         ),
-        deviation(
-            "device",
-            "NVMe",
-            "null_blk",
-            "the calls are the same",
-        ),
+        deviation("device", "NVMe", "null_blk", "the calls are the same"),
     ),
     claims=(
         _claim("libaio"),

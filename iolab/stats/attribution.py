@@ -22,7 +22,14 @@ from iolab.pathology.base import Claim
 from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, judge
 from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import CONFIDENCE, Floats, ratio_of, t_interval, what_is_missing
+from iolab.stats.estimates import (
+    CONFIDENCE,
+    Floats,
+    interval_text,
+    ratio_of,
+    t_interval,
+    what_is_missing,
+)
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
@@ -344,8 +351,7 @@ def change_text(claim: Claim, row: Mapping[Any, Any]) -> str:
     """Return `change_of` in words: ``x 1.38 [1.36, 1.4]``, or ``-1.99 [-2, -1.98]``."""
     change = change_of(claim, row)
     text = f"x {change['estimate']:.3g}" if claim.logarithmic else f"{change['estimate']:+.3g}"
-    spread = math.isfinite(change["low"]) and change["low"] < change["high"]
-    return text + (f" [{change['low']:.3g}, {change['high']:.3g}]" if spread else "")
+    return text + interval_text(change["low"], change["high"])
 
 
 def _effect(

@@ -26,6 +26,7 @@ from iolab.stats.estimates import (
     Floats,
     crossover_interval,
     from_zero,
+    interval_text,
     poisson_interval,
     ratio_of,
     what_is_missing,
@@ -188,7 +189,7 @@ def _controlled(found: Judged, claim: Claim, control: Judged) -> Judged:
     others = claim.control.items() - claim.condition.items()
     where = ", ".join(f"{name}={level}" for name, level in sorted(others))
     if control.n:
-        where += f": {control.estimate:.3g} [{control.low:.3g}, {control.high:.3g}]"
+        where += f": {control.estimate:.3g}{interval_text(control.low, control.high)}"
     reason = f"its negative control ({where}) is {control.verdict}"
     verdict = {"reproduced": "other cause", "inconclusive": "inconclusive"}
     # Without a control there is no reason to doubt: a verdict stands, and says what it lacks.

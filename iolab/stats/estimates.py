@@ -63,6 +63,12 @@ def boots_text(n: int, confidence: float) -> str:
     return f"n = {n}: interval too short{covers}"
 
 
+def interval_text(low: float, high: float) -> str:
+    """Return an interval in words, " [0.1, 0.2]"; "" where boots agree, or say nothing."""
+    spread = math.isfinite(low) and low < high
+    return f" [{low:.3g}, {high:.3g}]" if spread else ""
+
+
 def what_is_missing(y: Floats) -> str:
     """Return why the values of some boots give no interval; "" if they do.
 

@@ -17,12 +17,13 @@ from typing import Any, Final
 import pandas as pd
 
 from iolab.pathology import get_pathology
-from iolab.pathology.base import neighbours
+from iolab.pathology.base import NEAR, neighbours
 from iolab.pathology.claims import Claim
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
-from iolab.stats.estimates import CONFIDENCE, boots_text
+from iolab.stats.estimates import CONFIDENCE, boots_text, interval_text
 from iolab.store.dataset import Dataset
+from iolab_base.errors import UserError
 
 VERDICTS: Final = (
     *("reproduced", "not reproduced", "other cause", "inconclusive"),
@@ -87,17 +88,21 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
     The conditions are those of `iolab.pathology.base.neighbours`, fixed before measuring. A row has
     ``kernel``, ``claim``, ``own`` and ``estimate`` (at the report's own set-up), ``reproduced`` and
     ``of`` (in how many conditions, of how many that were measured), and ``elsewhere`` (the others
-    without the effect, by what they differ in, with their verdicts).
+    without the effect, by what they differ in, with their verdicts). Raises UserError if the
+    pathology declares no neighbourhood.
     """
     pathology = pathology_of(data.cells)
-    own, *others = neighbours(pathology)
+    places = neighbours(pathology)
+    if not places:
+        raise UserError(f"{pathology.name} declares no neighbourhood: it has no profile {NEAR}")
+    own = places[0]
     cells, rows = Selected(data), []
     for kernel in kernels_of(data.cells):
         for claim in pathology.claims:
             if claim.secondary or claim.condition[pathology.treatment] != own[pathology.treatment]:
                 continue
             found = {}
-            for place in (own, *others):
+            for place in places:
                 there = replace(claim, condition=place, control={})
                 different = {n: v for n, v in place.items() if v != own[n]}
                 words = ", ".join(f"{name}={level}" for name, level in different.items())
@@ -173,10 +178,7 @@ def verdict_text(row: Mapping[Any, Any]) -> str:
     """Return the estimate of a row of `verdict_table` with its interval, or why there is none."""
     if not math.isfinite(row["estimate"]):
         return str(row["reason"])
-    # Boots that agree to the last digit have no interval to show.
-    spread = math.isfinite(row["low"]) and row["low"] < row["high"]
-    interval = f" [{row['low']:.3g}, {row['high']:.3g}]" if spread else ""
-    return f"{row['estimate']:.3g}{interval}"
+    return f"{row['estimate']:.3g}{interval_text(row['low'], row['high'])}"
 
 
 def _joint(claims: pd.DataFrame) -> str:

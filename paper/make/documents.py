@@ -291,8 +291,9 @@ def recipes() -> str:
 def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
+    between = brackets(data)
     for page in (README, CONTROLS):
-        fill(page, "brackets", brackets(data))
+        fill(page, "brackets", between)
     fill(CONTROLS, "neighbourhoods", neighbourhoods(data))
     fill(CONTROLS, "recipes", recipes())
     fill(CLAIMS, "claims", claims(data))

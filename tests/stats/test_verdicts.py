@@ -20,6 +20,7 @@ from iolab.stats.verdicts import (
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from tests.support import synthetic
+from tests.support.reports import report
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +122,8 @@ def test_a_neighbourhood_says_where_the_effect_is_and_where_not() -> None:
     assert (row["own"], row["reproduced"], row["of"]) == ("reproduced", 2, 3)
     assert row["elsewhere"] == "iodepth=192: not reproduced"
     assert row["estimate"] == pytest.approx(0.5, rel=0.01)
+
+
+def test_a_report_without_a_neighbourhood_says_so() -> None:
+    with pytest.raises(UserError, match="fsnotify_contention"):
+        neighbourhood_table(report("fsnotify_contention"))
