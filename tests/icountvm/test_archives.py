@@ -184,7 +184,12 @@ def test_the_header_of_an_rpm_is_bounded(number: int, size: int, tmp_path: Path)
     whole = package.read_bytes()
     entry = struct.pack(">IIII", 7, 6, 0, 1)
     lead = whole[:96] + b"\x8e\xad\xe8\x01" + bytes(4) + struct.pack(">II", number, size)
-    package.write_bytes(lead + entry * min(number, 1 << 22) + b"x" * min(size, 1 << 27))
+    with package.open("wb") as file:  # in parts: the memory is for what is tested
+        file.write(lead)
+        file.writelines([entry * (1 << 16)] * (min(number, 1 << 22) >> 16))
+        file.write(entry * (min(number, 1 << 22) & 0xFFFF))
+        file.writelines([b"x" * (1 << 20)] * (min(size, 1 << 27) >> 20))
+        file.write(b"x" * (min(size, 1 << 27) & 0xFFFFF))
     refused(package, tmp_path / "root", "header")
 
 

@@ -23,20 +23,18 @@ from elftools.elf.segments import NoteSegment
 
 from guestprof.symbols import SYMBOL, USER_FLAG
 
-# Without randomization (norandmaps) the kernel puts each position-independent program here
-# (ELF_ET_DYN_BASE of arch/x86/include/asm/elf.h).
-_BASE = 0x555555554000
 _DEBUG = "/usr/lib/debug"
 _ID_BYTES = 20
-_HEAD = np.dtype([("id", f"V{_ID_BYTES + 4}"), *((n, "<u8") for n in ("note", "from", "to", "n"))])
+_HEAD = np.dtype([("id", f"V{_ID_BYTES + 4}"), *((n, "<u8") for n in ("note", "from", "to", "n", "moves"))])
 
 
 @dataclass(frozen=True)
 class ProgramSymbols:
     """The functions of a program, recognized by the 20 bytes of its build id.
 
-    `note` is the address of the build id in the running program, `text` the addresses of its code
-    (end excluded), `code` the bytes there. `functions` maps addresses to names, ascending.
+    `note` is the address of the build id, `text` the addresses of its code (end excluded), `code`
+    the bytes there. `functions` maps addresses to names, ascending. All addresses are those of the
+    file; with `moves` the kernel puts the program elsewhere.
     """
 
     build_id: bytes
@@ -44,13 +42,14 @@ class ProgramSymbols:
     text: tuple[int, int]
     functions: dict[int, str]
     code: bytes
+    moves: bool
 
     def encoded(self, first: int) -> bytes:
         """Return the program in the plugin's format; its first function has the number `first`."""
         head = np.zeros(1, _HEAD)
         head["id"] = np.void(self.build_id.ljust(_ID_BYTES + 4, b"\0"))
         head["note"], (head["from"], head["to"]) = self.note, self.text
-        head["n"] = len(self.functions)
+        head["n"], head["moves"] = len(self.functions), self.moves
         rows = [(at, first + n, USER_FLAG) for n, at in enumerate(self.functions)]
         return head.tobytes() + np.array(rows, SYMBOL).tobytes() + self.code
 
@@ -111,7 +110,7 @@ def program_symbols(name: str, data: bytes) -> ProgramSymbols | None:
         if not known or (found := _build_id(elf)) is None:
             return None
         build_id, note = found
-        base = _BASE if elf["e_type"] == "ET_DYN" else 0
+        moves = elf["e_type"] == "ET_DYN"
         code = next(s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD" and s["p_flags"] & 1)
         begin, end = code["p_vaddr"], code["p_vaddr"] + code["p_filesz"]
         named = {**dict(_named(elf, ".dynsym")), **dict(_named(elf, ".symtab"))}
@@ -120,6 +119,6 @@ def program_symbols(name: str, data: bytes) -> ProgramSymbols | None:
     except (ELFError, DWARFError, ValueError, KeyError, StopIteration):
         return None
     places |= {at: f"{name}:{function}" for at, function in named.items()}
-    kept = {base + at: places[at] for at in sorted(places) if begin <= at < end}
-    text = min(kept, default=base + begin), base + end
-    return ProgramSymbols(build_id, base + note, text, kept, code.data()[text[0] - text[1] :])
+    kept = {at: places[at] for at in sorted(places) if begin <= at < end}
+    text = min(kept, default=begin), end
+    return ProgramSymbols(build_id, note, text, kept, code.data()[text[0] - text[1] :], moves)

@@ -152,11 +152,11 @@ static void translated(u64 id, struct tb *tb)
     if (physical)
         block->address = TEXT + in_text;
     _Bool in_user = !(block->address >> 47);
-    const struct symbol *at =
-        in_user ? program_symbol_at(tb, block->address) : symbol_at(block->address);
-    block->func = at->id;
-    block->flags = physical ? 0 : at->flags;
-    block->starts = block->address == at->start || at->flags & IS_STUBS;
+    const struct symbol at =
+        in_user ? program_symbol_at(tb, block->address) : *symbol_at(block->address);
+    block->func = at.id;
+    block->flags = physical ? 0 : at.flags;
+    block->starts = block->address == at.start || at.flags & IS_STUBS;
     u64 end = block->address;
     for (u32 i = 0; i < n; i++)
         end += block->sizes[i] = (u8)qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));

@@ -45,12 +45,15 @@ static u8 *interrupts; /* by number: whether a function of the kernel is IS_INTE
 static u32 n_interrupts;
 static const struct symbol unnamed = {0, UNNAMED, 0}, user = {0, USER, IS_USER};
 
-/* A program whose functions are known, by its build id. */
+/* A program whose functions are known, by its build id. Its addresses count from its base: 0, or
+ * wherever the kernel has put it (`moves`). */
 static struct program {
     u8 id[24];
-    u64 note, from, to, n; /* where the build id is in its memory, and its code */
+    u64 note, from, to, n, moves; /* where the build id is, and its code */
     struct symbol *symbols;
     u8 *code;
+    u64 bases[16]; /* where it was found */
+    u32 n_bases;
 } programs[64];
 static u32 n_programs;
 
@@ -68,6 +71,7 @@ static const struct symbol *last_before(const struct symbol *symbols, u32 n, u64
     return low ? &symbols[low - 1] : NULL;
 }
 
+/* Return whether a block has the program's code at an address that counts from its base. */
 static _Bool has_code(const struct program *one, const struct tb *tb, u64 address)
 {
     u8 code[16];
@@ -81,22 +85,49 @@ static _Bool has_code(const struct program *one, const struct tb *tb, u64 addres
     return 1;
 }
 
-/* Return the function of the running program that a block is of; `user` if it is not known. A forked
- * process has the page of the build id only after it has read it: then the code is compared. */
-static const struct symbol *program_symbol_at(const struct tb *tb, u64 address)
+/* Return whether a program runs at a base where it was found before. A forked process has the page
+ * of the build id only after it has read it: then the code is compared. */
+static _Bool is_at(const struct program *one, const struct tb *tb, u64 address, u64 base)
 {
     u8 id[20];
-    for (u32 p = 0; p < n_programs; p++) {
-        const struct program *one = &programs[p];
-        if (address < one->from || address >= one->to)
-            continue;
-        if (read_memory(one->note, id, sizeof id) ? !memcmp(id, one->id, sizeof id)
-                                                  : has_code(one, tb, address)) {
-            const struct symbol *found = last_before(one->symbols, (u32)one->n, address);
-            return found ? found : &user;
+    if (address - base < one->from || address - base >= one->to)
+        return 0;
+    return read_memory(base + one->note, id, sizeof id) ? !memcmp(id, one->id, sizeof id)
+                                                        : has_code(one, tb, address - base);
+}
+
+/* Find the base of a running program: a page of its code with the block, and the build id where it
+ * then must be. The dynamic linker has read that page before the program's first instruction. */
+static _Bool find_base(struct program *one, const struct tb *tb, u64 address, u64 *base)
+{
+    u8 id[20];
+    u64 first = (one->from & ~0xfffull) + (address & 0xfff);
+    for (u64 at = first; at < one->to; at += 0x1000)
+        if (at >= one->from && has_code(one, tb, at) &&
+            read_memory(address - at + one->note, id, sizeof id) &&
+            !memcmp(id, one->id, sizeof id)) {
+            *base = one->bases[one->n_bases++ % (sizeof one->bases / sizeof *one->bases)] =
+                address - at;
+            return 1;
         }
+    return 0;
+}
+
+/* Return the function of the running program that a block is of; `user` if it is not known. */
+static struct symbol program_symbol_at(const struct tb *tb, u64 address)
+{
+    for (u32 p = 0; p < n_programs; p++) {
+        struct program *one = &programs[p];
+        u64 base = 0;
+        _Bool there = !one->moves && is_at(one, tb, address, 0);
+        for (u32 b = 0; !there && b < one->n_bases && b < sizeof one->bases / sizeof base; b++)
+            there = is_at(one, tb, address, base = one->bases[b]);
+        if (!there && !(one->moves && find_base(one, tb, address, &base)))
+            continue;
+        const struct symbol *found = last_before(one->symbols, (u32)one->n, address - base);
+        return found ? (struct symbol){base + found->start, found->id, found->flags} : user;
     }
-    return &user;
+    return user;
 }
 
 static const struct symbol *symbol_at(u64 address)
