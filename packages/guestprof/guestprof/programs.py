@@ -25,7 +25,9 @@ from guestprof.symbols import SYMBOL, USER_FLAG
 
 _DEBUG = "/usr/lib/debug"
 _ID_BYTES = 20
-_HEAD = np.dtype([("id", f"V{_ID_BYTES + 4}"), *((n, "<u8") for n in ("note", "from", "to", "n", "moves"))])
+_HEAD = np.dtype(
+    [("id", f"V{_ID_BYTES + 4}"), *((n, "<u8") for n in ("note", "from", "to", "n", "moves"))]
+)
 
 
 @dataclass(frozen=True)
