@@ -8,6 +8,7 @@ these. Every function raises IolabError if a folder or file that it is given can
 
 from __future__ import annotations
 
+from iolab.report.atlas import AtlasIndex, atlas_index, published_table
 from iolab.report.attribution import (
     Attribution,
     attribution_text,
@@ -56,11 +57,13 @@ from iolab.report.tables import (
 __all__ = [
     "AGREEMENTS",
     "COMPARISON_COLUMNS",
+    "AtlasIndex",
     "Attribution",
     "ComparisonSection",
     "VerdictIndex",
     "aa_check",
     "asked_claims",
+    "atlas_index",
     "attribution_text",
     "compare_clocks",
     "compare_with_virtual",
@@ -82,6 +85,7 @@ __all__ = [
     "plain",
     "publish",
     "publish_attribution",
+    "published_table",
     "recipe_table",
     "recorded_cells",
     "recorded_traces",

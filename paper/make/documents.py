@@ -12,6 +12,7 @@ import pandas as pd
 
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Claim, Pathology, rules_digest
+from iolab.report.atlas import atlas_index
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
@@ -26,6 +27,7 @@ from iolab.stats.verdicts import (
     verdict_text,
 )
 from iolab.store.dataset import load, result_folders, with_measure
+from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
 
@@ -36,6 +38,7 @@ CAUSES = _ROOT / "docs" / "causes.md"
 PATHOLOGIES_PAGE = _ROOT / "docs" / "pathologies.md"
 RULES = _ROOT / "docs" / "rules.md"
 CONTROLS = _ROOT / "docs" / "controls.md"
+ATLAS = _ROOT / "docs" / "atlas.md"
 # How the tables of README and docs name a verdict.
 _WORDS = {
     "reproduced": "yes",
@@ -285,6 +288,26 @@ def recipes() -> str:
         for name, pathology in PATHOLOGIES.items()
         for row in pathology.translation
     ]
+    return "\n".join(lines)
+
+
+def atlas(data: Path) -> str:
+    """Return the reports of the atlas as a Markdown table: what was published, answers, cause."""
+    found = entries()
+    of_atlas = result_folders(data / "atlas")
+    table = pd.concat([_judged(data), *(verdict_table(load(f)) for f in of_atlas)])
+    index = atlas_index(table, {one.name: [c.name for c in one.controls] for one in found})
+    rows = {row["report"]: row for row in index.frame.to_dict("records")}
+    kernels = [f"kernel {kernel}" for kernel in kernels_of(table)]
+    lines = [_row("report", "published", *(k.removeprefix("kernel ") for k in kernels), "cause")]
+    lines.append("|---" * (len(kernels) + 3) + "|")
+    for one in found:
+        row, published = rows[one.name], one.report.published
+        links = published.links if published else ()
+        link = next((link for link in links if link.startswith("https://")), "")
+        title = f"[{markdown(one.report.title)}]({link})" if link else markdown(one.report.title)
+        cells = (str(row[name]) for name in ("published", *kernels, "cause"))
+        lines.append(_row(f"{title} (`{one.name}`)", *map(markdown, cells)))
     return "\n".join(lines)
 
 
