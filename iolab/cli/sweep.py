@@ -281,7 +281,8 @@ def atlas(*, names: tuple[str, ...], check: bool, as_json: bool, **options: Any)
     """Measure public reports of slow I/O.
 
     Without a NAME, all of the atlas: the five reports of iolab, then the files in atlas/, of at
-    most 40 lines each. A FILE is an entry of your own. Each report gets a page, a mail and a reproducer; one index leads to them.
+    most 40 lines each. A FILE is an entry of your own. Each report gets a page, a mail and a
+    reproducer; one index leads to them.
     """
     from iolab.sweeps.atlas import entries
 

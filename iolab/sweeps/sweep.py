@@ -128,8 +128,9 @@ def _made(
 def _experiment_kernels(plan: PathologyPlan, data: Dataset) -> list[str]:
     """Return the kernels whose experiment has a page of its own."""
     kernels = kernels_of(data.cells)
-    # The pathology's page would show the same.
-    return [] if plan.pathology.notebook == EXPERIMENT and len(kernels) == 1 else kernels
+    # Without a timeline, the pathology's page shows the same.
+    same = len(kernels) == 1 or not data.cells["recorded"].any()
+    return [] if plan.pathology.notebook == EXPERIMENT and same else kernels
 
 
 def _experiment(request: Request, plan: PathologyPlan, kernel: str) -> Page:
