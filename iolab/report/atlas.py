@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +18,7 @@ from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import VERDICTS, verdict_text
 
 _ANSWERS: Final = {"reproduced": "yes", "not reproduced": "no"}
+_REASON: Final = 120
 _FILES: Final = {"mail": "mail", "script": "reproducer"}
 
 
@@ -51,11 +53,19 @@ class AtlasIndex:
     @property
     def frame(self) -> pd.DataFrame:
         """A row for each report: ``report``, ``published``, an answer on each kernel, ``cause``."""
-        rows = [
-            {column: cell["words"] for column, cell in self._cells(name).items()}
-            for name in self._reports()
-        ]
+        rows = []
+        for name in self._reports():
+            published = get_pathology(name).published
+            row = {"report": name, "published": "; ".join(published.numbers) if published else ""}
+            row |= {
+                column: self._answer(name, kernel)["words"] for kernel, column in self._columns()
+            }
+            rows.append({**row, "cause": published.cause if published else ""})
         return pd.DataFrame(rows)
+
+    def _columns(self) -> list[tuple[str, str]]:
+        """Return each kernel with the name of its column."""
+        return [(kernel, f"kernel {kernel}") for kernel in kernels_of(self.table)]
 
     def _reports(self) -> list[str]:
         own = {control for names in self.controls.values() for control in names}
@@ -91,15 +101,14 @@ class AtlasIndex:
         """Return the parts of a report's cells by column."""
         pathology, links = get_pathology(name), self.links.get(name, {})
         published = pathology.published
-        numbers = "; ".join(published.numbers) if published else ""
         page = links.get("page", "")
-        cells = {
-            "report": {"words": terminal(name), "address": page, "more": pathology.title},
-            "published": {"words": terminal(numbers), "more": published.date if published else ""},
-        }
-        for kernel in kernels_of(self.table):
-            cells[f"kernel {kernel}"] = self._answer(name, kernel)
-        cells["cause"] = {"words": terminal(published.cause if published else "")}
+        cells = {"report": {"words": terminal(name), "address": page, "more": pathology.title}}
+        cells |= {column: self._answer(name, kernel) for kernel, column in self._columns()}
+        if published:
+            # Small print wraps.
+            numbers = terminal("; ".join(published.numbers))
+            cells["published"] = {"words": published.date or "-", "more": numbers}
+            cells["cause"] = {"words": "", "more": terminal(published.cause)}
         for what, words in _FILES.items():
             address = links.get(what, "")
             cells[words] = {"words": words if address else "-", "address": address}
@@ -111,7 +120,8 @@ class AtlasIndex:
         if own.empty:
             return {"words": "not measured", "tone": TONES["not measured"]}
         words, tone = answer(own)
-        said = [verdict_text(own.iloc[0].to_dict())]
+        # A reason may have the last words of fio.
+        said = [textwrap.shorten(verdict_text(own.iloc[0].to_dict()), _REASON, placeholder=" ...")]
         for control in self.controls.get(name, ()):
             rows = self._primary(control)
             rows = rows[rows["kernel"] == kernel]
