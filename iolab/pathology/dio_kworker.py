@@ -5,7 +5,7 @@ Source: the report to linux-fsdevel of 2024 (seed ``000_90ff60e6afd2cb18.txt``):
 4 KiB random direct writes, iodepth 128 on one pinned core, XFS; inside a cgroup of cpu.weight 1000
 it reached 0.58 of the IOPS outside, with 2.4 times the context switches.
 
-What was tuned, and why (``docs/pathologies.md`` describes the factors and the regime):
+What was tuned, and why (``docs/reports/dio_kworker.md`` describes the factors and the regime):
 
 * **Data on a device that stores nothing** (the realtime section of an XFS file system), metadata on
   a small one in memory. Storing costs the submitter a copy of 4 KiB for each I/O, which a disk's

@@ -87,7 +87,8 @@ def test_the_paper_holds_no_number_that_is_not_explained() -> None:
 
 
 def test_what_was_observed_is_what_the_findings_say() -> None:
-    text = (PAPER.parent / "docs" / "findings-observer.md").read_text()
+    pages = sorted((PAPER.parent / "docs" / "reports").glob("*.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     known = set(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", text))
 
     def numbers(part: Any) -> list[int | float]:
