@@ -3,7 +3,7 @@
 import iolab
 
 JOB = (
-    "bs=512 ioengine=io_uring norandommap rw=randread thread fixedbufs=1 numjobs=4 iodepth=4 "
+    "bs=4k ioengine=io_uring norandommap rw=randread thread fixedbufs=1 numjobs=4 iodepth=4 "
     "iodepth_batch_submit=4 iodepth_batch_complete=4 direct=1"
 )
 report = iolab.question(

@@ -9,6 +9,7 @@ report = iolab.question(
     fio=JOB,
     size_mib=16,
     filesystem=None,
+    runtime_ms=2000,
     treatment={"rate_iops": 300},
     claims="latency_mean_ns ratio > 1.1",
     published=iolab.Published(
@@ -23,10 +24,11 @@ report = iolab.question(
 )
 sensitive = iolab.question(
     name="rate_iops_sensitive",
-    title="a device that is 3 us slower would be seen",
+    title="a device that is 10 us slower would be seen",
     fio=JOB,
     size_mib=16,
     filesystem=None,
-    treatment={"completion_ns": 13_000},
+    runtime_ms=2000,
+    treatment={"completion_ns": 20_000},
     claims="latency_mean_ns ratio > 1.1",
 )

@@ -27,8 +27,8 @@ report = iolab.question(
         date="2024-07-11",
         links=("https://lore.kernel.org/lkml/20240711130004.2157737-1-vschneid@redhat.com/",),
         numbers=(
-            "CFS tasks can end up throttled while holding locks that other, non-throttled tasks are "
-            "blocking on",
+            "CFS tasks can end up throttled while holding locks that other, non-throttled tasks "
+            "are blocking on",
         ),
         subject="a throttled task holds a lock",
         happens="A task that has used up its quota in the kernel waits there, locks included.",
