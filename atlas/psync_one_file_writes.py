@@ -24,7 +24,7 @@ report = iolab.question(
         numbers=("throughput(psync) = 643MB/s", "throughput(libaio) = 2300MB/s"),
         subject="synchronous direct writes of one file take turns",
         happens="A synchronous direct write holds the inode's rwsem until the device is done.",
-        cause="ext4 takes the lock alone for what is not an overwrite of written blocks",
+        cause="not known, nor is the file system; on ext4 of today they hardly take turns",
     ),
 )
 reads = iolab.question(
