@@ -24,11 +24,7 @@ WAITING: Final = ("runnable", "preempted")
 # Default lanes: the CPUs with most switches, then the tasks that run longest.
 _CPUS: Final = 8
 _TASKS: Final = 6
-_WORK_EVENTS: Final = (
-    "workqueue_queue_work",
-    "workqueue_execute_start",
-    "workqueue_execute_end",
-)
+_WORK_EVENTS: Final = ("workqueue_queue_work", "workqueue_execute_start", "workqueue_execute_end")
 _FUNCTION: Final = 64
 
 Rows = npt.NDArray[np.int64]

@@ -60,8 +60,7 @@ def slices(trace: Trace) -> pd.DataFrame:
             "start_ns": time[before],
             "end_ns": time[after],
             "state": pd.Categorical.from_codes(
-                _left_in(trace, switch["prev_state"].to_numpy()[after]),
-                dtype=_STATE,
+                _left_in(trace, switch["prev_state"].to_numpy()[after]), dtype=_STATE
             ),
         }
     )

@@ -275,11 +275,7 @@ BFQ_IDLING = Pathology(
     },
     profiles={
         "smoke": Profile(
-            kernels=TWO_KERNELS,
-            boots=2,
-            grids=(_BOTH,),
-            recorded=_BASE,
-            recorded_boots=1,
+            kernels=TWO_KERNELS, boots=2, grids=(_BOTH,), recorded=_BASE, recorded_boots=1
         ),
         "quick": Profile(
             kernels=TWO_KERNELS,
@@ -426,10 +422,7 @@ BFQ_IDLING = Pathology(
             "are in different cgroups, while the other's request waits: a synchronous write on "
             "ext4 needs both in turn."
         ),
-        links=(
-            "https://lkml.org/lkml/2015/11/19/359",
-            "https://github.com/moby/moby/issues/21485",
-        ),
+        links=("https://lkml.org/lkml/2015/11/19/359", "https://github.com/moby/moby/issues/21485"),
         measures=(
             *("gaps_per_write", "gaps_per_100_ios", "gap_median_ms", "gap_share"),
             *("gaps_jbd2_waits", "gaps_dd_waits"),

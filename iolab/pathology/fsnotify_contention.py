@@ -120,12 +120,7 @@ _NARROW: Grid = {**_ALL, "watch": ("directory", "node")}
 
 # Where every claim is decided.
 _FULL = Profile(
-    kernels=EVERY_KERNEL,
-    boots=3,
-    grids=(_ALL,),
-    ramp_ms=300,
-    runtime_ms=400,
-    repeats_control=False,
+    kernels=EVERY_KERNEL, boots=3, grids=(_ALL,), ramp_ms=300, runtime_ms=400, repeats_control=False
 )
 
 FSNOTIFY_CONTENTION = Pathology(
@@ -141,11 +136,7 @@ FSNOTIFY_CONTENTION = Pathology(
     },
     profiles={
         "smoke": Profile(
-            kernels=TWO_KERNELS,
-            boots=2,
-            grids=(_NARROW,),
-            ramp_ms=300,
-            runtime_ms=400,
+            kernels=TWO_KERNELS, boots=2, grids=(_NARROW,), ramp_ms=300, runtime_ms=400
         ),
         "quick": replace(_FULL, kernels=TWO_KERNELS, grids=(_NARROW,)),
         "full": _FULL,

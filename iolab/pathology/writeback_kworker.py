@@ -94,10 +94,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     return Cell(
         devices=[data] if ext4 else [Device("meta", "null_blk", 512), data],
         filesystem=FileSystem("ext4", "data") if ext4 else FileSystem("xfs", "meta", "data"),
-        settings={
-            "dirty_background_bytes": _DIRTY_BACKGROUND_BYTES,
-            "dirty_bytes": _DIRTY_BYTES,
-        },
+        settings={"dirty_background_bytes": _DIRTY_BACKGROUND_BYTES, "dirty_bytes": _DIRTY_BYTES},
         job=Job(
             engine="psync",
             rw="write",
@@ -138,11 +135,7 @@ def _from_counters(result: CellResult) -> dict[str, float]:
             # A worker that came later had not run before.
             before = first["tasks"].get(pid, {"ran_ns": 0, "at_ns": first["at_ns"]})
             busy += (task["ran_ns"] - before["ran_ns"]) / (task["at_ns"] - before["at_ns"])
-    return {
-        "device_mib_per_s": rate,
-        "worker_busy": busy,
-        "worker_us_per_mib": 1e6 * busy / rate,
-    }
+    return {"device_mib_per_s": rate, "worker_busy": busy, "worker_us_per_mib": 1e6 * busy / rate}
 
 
 _RECORDING = Recording(

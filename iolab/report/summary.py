@@ -13,18 +13,8 @@ import numpy as np
 import pandas as pd
 
 from iolab.pathology.base import rules_digest
-from iolab.report.tables import (
-    aa_check,
-    invalid_cells,
-    kernel_effects,
-    overview,
-    traced_measures,
-)
-from iolab.stats.conditions import (
-    comparable_cells,
-    main_value,
-    pathology_of,
-)
+from iolab.report.tables import aa_check, invalid_cells, kernel_effects, overview, traced_measures
+from iolab.stats.conditions import comparable_cells, main_value, pathology_of
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.order import order_table
 from iolab.stats.tables import mean_table, ratio_table, recording_cost

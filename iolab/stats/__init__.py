@@ -56,13 +56,7 @@ from iolab.stats.tables import (
     region_table,
 )
 from iolab.stats.unpaired import Difference, welch_difference
-from iolab.stats.verdicts import (
-    VERDICTS,
-    rule_text,
-    verdict_summary,
-    verdict_table,
-    verdict_text,
-)
+from iolab.stats.verdicts import VERDICTS, rule_text, verdict_summary, verdict_table, verdict_text
 
 __all__ = [
     "CONFIDENCE",

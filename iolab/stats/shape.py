@@ -142,11 +142,7 @@ def hinge(levels: Floats, values: Floats) -> Hinge:
 
 
 def knee(
-    cells: pd.DataFrame,
-    factor: str,
-    value: str = "iops",
-    *,
-    confidence: float = CONFIDENCE,
+    cells: pd.DataFrame, factor: str, value: str = "iops", *, confidence: float = CONFIDENCE
 ) -> Knee:
     """Estimate the knee of one condition, from cells that differ in nothing but `factor`.
 

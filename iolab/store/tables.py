@@ -23,11 +23,7 @@ import fiojobs
 import iolab_agent
 import tracedat
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.calls import (
-    BrokenPathologyError,
-    measures_of_result,
-    measures_of_trace,
-)
+from iolab.pathology.calls import BrokenPathologyError, measures_of_result, measures_of_trace
 from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,

@@ -172,10 +172,7 @@ class _Search:
 
 
 def judge_patches(
-    judged: JudgedTree,
-    base: str,
-    patches: Sequence[Path],
-    on_step: OnStep = lambda step: None,
+    judged: JudgedTree, base: str, patches: Sequence[Path], on_step: OnStep = lambda step: None
 ) -> list[Step]:
     """Judge a series patch by patch: the base, then each patch on top of those before it."""
     repository = judged.tree.repository

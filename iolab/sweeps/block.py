@@ -65,10 +65,7 @@ def target_of(block: Block) -> Target:
     if block.target is not None:
         return real_target(block.target)
     return prepare(
-        block.kernel,
-        block.clock,
-        cpus=block.machine.cpus,
-        memory_mib=block.machine.memory_mib,
+        block.kernel, block.clock, cpus=block.machine.cpus, memory_mib=block.machine.memory_mib
     )
 
 
@@ -154,10 +151,7 @@ def observation_of(target: Target, block: Block, observed: Observed) -> Observat
 
 
 def _measure(
-    block: Block,
-    store: RawStore,
-    observed: Observed,
-    progress: Callable[[int, int], None],
+    block: Block, store: RawStore, observed: Observed, progress: Callable[[int, int], None]
 ) -> str:
     target = target_of(block)
     identity = target.identity()

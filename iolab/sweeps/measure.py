@@ -188,9 +188,7 @@ def measure(
 
 
 def measure_blocks(
-    blocks: Mapping[str, Block],
-    request: Request,
-    on_progress: pool.OnProgress,
+    blocks: Mapping[str, Block], request: Request, on_progress: pool.OnProgress
 ) -> tuple[int, dict[str, Failure]]:
     """Measure blocks as `measure` does; return how many the store had, and why others failed."""
     store = RawStore(request.root)

@@ -97,10 +97,7 @@ class RealTarget(ABC):
         return f"pyperf is not part of the agent, and nothing is installed on {self.where}"
 
     def run(
-        self,
-        plan: Plan,
-        into: Path,
-        progress: Callable[[str], None] = lambda line: None,
+        self, plan: Plan, into: Path, progress: Callable[[str], None] = lambda line: None
     ) -> dict[str, Any]:
         """Run `plan` detached, leave its results at `into`, and return the machine's facts."""
         # A run of the same plan that a dead caller began is followed; one that was killed, or gave

@@ -200,11 +200,7 @@ class SshTarget(RealTarget):
             time.sleep(0.02)
 
     def _try(
-        self,
-        script: str,
-        data: bytes = b"",
-        into: Path | None = None,
-        most: int = _MOST_WORDS,
+        self, script: str, data: bytes = b"", into: Path | None = None, most: int = _MOST_WORDS
     ) -> tuple[int, bytes]:
         """Run a shell script there once; return its exit code and output (or write that `into`)."""
         if self._master is None or self._master.poll() is not None:
@@ -260,11 +256,7 @@ class SshTarget(RealTarget):
         return found[out], found[err]
 
     def _do(
-        self,
-        script: str,
-        data: bytes = b"",
-        into: Path | None = None,
-        most: int = _MOST_WORDS,
+        self, script: str, data: bytes = b"", into: Path | None = None, most: int = _MOST_WORDS
     ) -> tuple[int, bytes]:
         """Run a shell script that may run twice, reconnecting as needed."""
         for wait_s in (*_BACKOFF_S, None):
