@@ -13,9 +13,15 @@ from typing import Any, Literal
 
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
-from iolab.pathology.calls import cell_of, machine_of
-from iolab.pathology.factors import Condition, conditions_of
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part, intervention
+from iolab.pathology.factors import (
+    INTERVENTION,
+    NO_INTERVENTION,
+    Condition,
+    boot_part,
+    conditions_of,
+    intervention,
+)
+from iolab.pathology.registry import cell_of, machine_of
 from iolab_agent.plan import Cell, Plan
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError

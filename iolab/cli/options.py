@@ -177,8 +177,7 @@ class SelectionCommand(click.Command):
 
 def _levels(factor: Factor) -> str:
     """Return the levels that a factor takes, in words."""
-    from iolab.pathology.factors import IntegerFactor
-    from iolab.pathology.interventions import InterventionFactor
+    from iolab.pathology.factors import IntegerFactor, InterventionFactor
 
     if isinstance(factor, IntegerFactor):
         return f"{factor.low}-{factor.high}"

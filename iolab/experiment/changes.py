@@ -14,9 +14,12 @@ from icountvm.kernels import check_name
 from iolab.experiment.parameters import listed
 from iolab.experiment.recipe import Recipe
 from iolab.pathology.base import TREATED_KERNEL, Machine, Profile
-from iolab.pathology.factors import CategoricalFactor, Condition, Factor, IntegerFactor
-from iolab.pathology.interventions import (
+from iolab.pathology.factors import (
     INTERVENTION,
+    CategoricalFactor,
+    Condition,
+    Factor,
+    IntegerFactor,
     InterventionFactor,
     boot_part,
     intervention,

@@ -20,8 +20,7 @@ from iolab.blocks import encode_plan
 from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
 from iolab.pathology.base import TREATED_KERNEL, Claim, Pathology, Profile
-from iolab.pathology.factors import Condition, Grid
-from iolab.pathology.interventions import INTERVENTION, boot_part
+from iolab.pathology.factors import INTERVENTION, Condition, Grid, boot_part
 from iolab.store.counters import CELL_COLUMNS
 from iolab.targets.shipped import program as shipped
 from iolab_agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iolab.pathology.base import Machine, Profile
-from iolab.pathology.interventions import NO_INTERVENTION, intervention
+from iolab.pathology.factors import NO_INTERVENTION, intervention
 from iolab.results import CellResult
 from iolab_agent.cgroup_files import cores_of, kernel_text
 from iolab_agent.fio_options import faults_of, sets_same

@@ -5,8 +5,7 @@ Every function raises `tracedat.MissingEventError` for a trace without the event
 """
 
 from guestprof.schedule import SWITCH_CALLS, switch_chain, switches
-from iolab.measure.gaps import busy_time, idle_gaps
-from iolab.measure.intervals import intervals, slices, wake_event
+from iolab.measure.intervals import busy_time, idle_gaps, intervals, slices, wake_event
 from iolab.measure.io_path import IoPath, io_path
 from iolab.measure.pingpong import PingPong, ping_pong, turns_by_clump
 from iolab.measure.tasks import (

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fiojobs import Row
 from iolab.pathology.claims import Claim, refuse
-from iolab.pathology.factors import Condition, Factor, Grid, conditions_of
-from iolab.pathology.interventions import (
+from iolab.pathology.factors import (
     INTERVENTION,
     NO_INTERVENTION,
+    Condition,
+    Factor,
+    Grid,
     Intervention,
     InterventionFactor,
+    conditions_of,
 )
 from iolab.results import CellResult
 from iolab_agent.plan import Cell, Recording
@@ -227,7 +230,7 @@ class Pathology:
         What the control is called in legends, axis ticks, captions and tables.
     factors : mapping of str to Factor
         All factors, the treatment among them. Every pathology has the factor ``intervention``
-        besides (`iolab.pathology.interventions`); where a grid or a condition does not name it,
+        besides (`iolab.pathology.factors`); where a grid or a condition does not name it,
         nothing is changed.
     profiles : mapping of str to Profile
         At least smoke, quick and full.

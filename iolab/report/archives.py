@@ -14,8 +14,7 @@ import pandas as pd
 from pyperf import Benchmark, BenchmarkSuite, Run
 
 from iolab.pathology.base import Pathology
-from iolab.pathology.factors import CategoricalFactor
-from iolab.pathology.interventions import NO_INTERVENTION
+from iolab.pathology.factors import NO_INTERVENTION, CategoricalFactor
 from iolab.stats.conditions import (
     cell_columns,
     kernels_of,

@@ -19,7 +19,7 @@ from iolab.figures.panels import condition_text
 from iolab.figures.save import clocks_text, save_figure
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
+from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
     EFFECTS,

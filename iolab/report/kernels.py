@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from icountvm.kbuild.configuration import options_of
 from icountvm.kernels import Kernel, KernelStatus, cached_kernel, check_name
-from iolab.store.kernels import KernelBuild, build_of
+from iolab.store.dataset import KernelBuild, build_of
 from iolab_base import foreign
 from iolab_base.errors import UserError
 

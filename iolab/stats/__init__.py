@@ -35,20 +35,12 @@ from iolab.stats.estimates import (
     sign_flip,
     t_interval,
 )
-from iolab.stats.families import (
-    Membership,
-    declared_claims,
-    discoveries,
-    holm,
-    holm_family,
-    measured_family,
-)
-from iolab.stats.kernels import kernel_ratio
 from iolab.stats.order import mark_outliers, order_effect, order_table
 from iolab.stats.shape import GROWS, Hinge, Knee, Threshold, hinge, knee, knee_table, threshold
 from iolab.stats.tables import (
     IOPS_LOST,
     crossed_cells,
+    kernel_ratio,
     mean_table,
     pair_ratios,
     ratio_table,
@@ -56,7 +48,19 @@ from iolab.stats.tables import (
     region_table,
 )
 from iolab.stats.unpaired import Difference, welch_difference
-from iolab.stats.verdicts import VERDICTS, rule_text, verdict_summary, verdict_table, verdict_text
+from iolab.stats.verdicts import (
+    VERDICTS,
+    Membership,
+    declared_claims,
+    discoveries,
+    holm,
+    holm_family,
+    measured_family,
+    rule_text,
+    verdict_summary,
+    verdict_table,
+    verdict_text,
+)
 
 __all__ = [
     "CONFIDENCE",

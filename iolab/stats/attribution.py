@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.pathology.base import Claim
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
+from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, judge
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import (

@@ -259,7 +259,7 @@ def sign_flip(differences: npt.ArrayLike) -> float:
     y = np.asarray(differences, dtype=np.float64)
     if y.size < 2:
         return float("nan")
-    from scipy.stats import permutation_test  # noqa: PLC0415 - as in kernels.py
+    from scipy.stats import permutation_test  # noqa: PLC0415 - as in unpaired.py
 
     result = permutation_test(
         (_in_units_of_the_largest(y),),

@@ -69,11 +69,11 @@ def order_table(
 def _trend(x: Floats, y: Floats) -> dict[str, float]:
     slope = low = high = lag1 = float("nan")
     if x.size >= 3 and np.ptp(x) > 0:
-        from scipy.stats import theilslopes  # noqa: PLC0415 - as in kernels.py
+        from scipy.stats import theilslopes  # noqa: PLC0415 - as in unpaired.py
 
         slope, _, low, high = theilslopes(y, x)
         if np.ptp(y) > ROUNDING:
-            from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in kernels.py
+            from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in unpaired.py
 
             lag1 = acf(y, nlags=1, fft=False)[1]
     trend = {"slope": slope, "low": low, "high": high, "lag1": lag1}
@@ -97,7 +97,7 @@ def mark_outliers(cells: pd.DataFrame, value: str = "iops") -> pd.Series[bool]:
     kept = kept.assign(y=log_values(kept, value))
     grouped = kept.groupby(cell_columns(kept), dropna=False, observed=True)["y"]
     distance = (kept["y"] - grouped.transform("median")).abs()
-    from scipy.stats import median_abs_deviation  # noqa: PLC0415 - as in kernels.py
+    from scipy.stats import median_abs_deviation  # noqa: PLC0415 - as in unpaired.py
 
     mad = grouped.transform(lambda y: median_abs_deviation(y, scale="normal"))
     far = (distance > 3.5 * mad) & (distance > ROUNDING)

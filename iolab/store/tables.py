@@ -23,7 +23,7 @@ import fiojobs
 import iolab_agent
 import tracedat
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.calls import BrokenPathologyError, measures_of_result, measures_of_trace
+from iolab.pathology.registry import BrokenPathologyError, measures_of_result, measures_of_trace
 from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
@@ -33,10 +33,16 @@ from iolab.store.counters import (
     histogram,
     measures,
 )
-from iolab.store.dataset import Dataset, conformed, gate_other_regimes
+from iolab.store.dataset import (
+    Dataset,
+    KernelBuild,
+    build_of,
+    conformed,
+    gate_other_regimes,
+    merge_builds,
+)
 from iolab.store.files import PARTITIONS
 from iolab.store.hashes import CellHashes, cell_hashes, recorded_digest, write_hashes
-from iolab.store.kernels import KernelBuild, build_of, merge_builds
 from iolab.store.raw import RawStore, named_blocks
 from iolab.store.soundness import machine_gates
 from iolab_base import foreign

@@ -20,8 +20,7 @@ from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
 from iolab.stats.conditions import kernels_of
-from iolab.stats.families import measured_family
-from iolab.stats.verdicts import verdict_summary, verdict_table
+from iolab.stats.verdicts import measured_family, verdict_summary, verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables

@@ -19,7 +19,7 @@ import pandas as pd
 
 from iolab.pathology import named_pathologies
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
+from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
     TURNS,
