@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from xml.etree import ElementTree as ET
 
     from iolab.pathology.expressions import Question
+    from iolab.sweeps.answers import Case, CaseAnswer
     from iolab.sweeps.judge import Judgement, Verdict
-    from iolab.sweeps.lockfile import Case, CaseAnswer
 
 # As `git bisect run` reads them (git-bisect(1)).
 EXIT_CODES = {"good": 0, "bad": 1, "untestable": 125}
@@ -115,8 +115,8 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     container.
     """
     from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.answers import answered, outcome_of, write_lock
     from iolab.sweeps.judge import Judging
-    from iolab.sweeps.lockfile import answered, outcome_of, write_lock
     from iolab_base.files import check_outputs
 
     _check(questions, form, as_json=as_json, **options)
@@ -175,7 +175,7 @@ def _check(
 
 
 def _cases(questions: tuple[str, ...], kernel: str | None, lock: Path) -> list[Case]:
-    from iolab.sweeps.lockfile import Case, of_lock, read_lock
+    from iolab.sweeps.answers import Case, of_lock, read_lock
 
     if not questions:
         return of_lock(read_lock(lock), lock.parent, kernel)

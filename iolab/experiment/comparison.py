@@ -17,7 +17,7 @@ from guestprof.profile import Profile
 from guestprof.schedule import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
-from iolab.figures.panels import condition_text
+from iolab.figures.style import condition_text
 from iolab.pathology.base import Pathology
 from iolab.report.pages import BlockView, antagonists, block_view
 from iolab.shown import text_table

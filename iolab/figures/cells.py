@@ -16,20 +16,25 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, PercentFormatter
 
-from iolab.figures.panels import (
+from iolab.figures.style import (
+    DOUBLE_IN,
+    MARKERS,
+    Figure,
+    curve_styles,
     grid_of,
     kernel_grid,
     label_empty_panel,
+    legend,
     level_names,
     log_time_axis,
     name_categories,
     outer_labels,
     panels_of,
     share_axis,
+    styled,
     tick_name,
     title_panel,
 )
-from iolab.figures.style import DOUBLE_IN, MARKERS, Figure, curve_styles, legend, styled
 from iolab.stats.conditions import (
     cell_columns,
     comparable_cells,

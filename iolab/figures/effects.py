@@ -13,17 +13,22 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from iolab.figures.panels import (
+from iolab.figures.style import (
+    DOUBLE_IN,
+    Figure,
     TreatmentAxis,
     check_numeric,
     draw_intervals,
     grid_of,
+    kernel_handles,
+    legend,
     level_names,
+    level_styles,
     outer_labels,
     panels_of,
+    styled,
     title_panel,
 )
-from iolab.figures.style import DOUBLE_IN, Figure, kernel_handles, legend, level_styles, styled
 from iolab.pathology.base import Claim, Pathology
 from iolab.stats.attribution import change_of
 from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of

@@ -23,8 +23,15 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from iolab.figures.panels import axis_number, check_numeric
-from iolab.figures.style import COLUMN_IN, DOUBLE_IN, Figure, legend, styled
+from iolab.figures.style import (
+    COLUMN_IN,
+    DOUBLE_IN,
+    Figure,
+    axis_number,
+    check_numeric,
+    legend,
+    styled,
+)
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of, levels_of, pathology_of
 from iolab.stats.tables import IOPS_LOST, region_table

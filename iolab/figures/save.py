@@ -11,8 +11,7 @@ import matplotlib.style
 import pandas as pd
 from matplotlib.figure import Figure
 
-from iolab.figures.panels import condition_text
-from iolab.figures.style import STYLE
+from iolab.figures.style import STYLE, condition_text
 from iolab.pathology.base import Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE

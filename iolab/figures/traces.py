@@ -20,8 +20,19 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from iolab import measure
 from iolab.figures.lanes import WAITING, any_of, fits
-from iolab.figures.panels import grid_of, label_empty_panel, log_time_axis, outer_labels, share_axis
-from iolab.figures.style import DOUBLE_IN, LINES, Figure, curve_styles, legend, styled
+from iolab.figures.style import (
+    DOUBLE_IN,
+    LINES,
+    Figure,
+    curve_styles,
+    grid_of,
+    label_empty_panel,
+    legend,
+    log_time_axis,
+    outer_labels,
+    share_axis,
+    styled,
+)
 from iolab_base.errors import UserError
 from tracedat import Trace
 

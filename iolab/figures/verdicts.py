@@ -16,9 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from iolab.figures.panels import label_empty_panel
 from iolab.figures.save import CLOCKS, save_figure
-from iolab.figures.style import DOUBLE_IN, Figure, legend, styled
+from iolab.figures.style import DOUBLE_IN, Figure, label_empty_panel, legend, styled
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
 from iolab.stats.conditions import kernels_of

@@ -150,6 +150,15 @@ class Claim:
         """The contrast without the effect, in its unit."""
         return _no_effect(self.contrast) if self.without is None else self.without
 
+    def in_logs(self, value: float) -> float:
+        """Return a value of the contrast in the unit in which boots are averaged."""
+        return math.log(value) if self.logarithmic else value
+
+    def holds(self, value: float) -> bool:
+        """Return whether a boots' average lies on the claimed side of the limit."""
+        limit = self.in_logs(self.limit)
+        return value > limit if self.above is not None else value < limit
+
     def _take_published_limit(self, what: str, published: float) -> None:
         """Take the limit from the published number; refuse another one without a reason."""
         try:
@@ -158,9 +167,8 @@ class Claim:
             raise UserError(f"{what}: {error}") from error
         side, other = ("above", "below") if published > self.start else ("below", "above")
         given = getattr(self, side)
-        wrong = getattr(self, other) is not None or (
-            given is not None and not math.isclose(given, limit)
-        )
+        another = given is not None and not math.isclose(given, limit)
+        wrong = another or getattr(self, other) is not None
         half = f"half-way to the published {published:g} is {side} {limit:.4g}"
         refuse(wrong, what, f"{half}: leave its limit away, or say why it is another")
         object.__setattr__(self, side, limit)

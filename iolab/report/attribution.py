@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from guestprof.flames import differential_flame
 from iolab import shown
 from iolab.figures.effects import attribution
-from iolab.figures.panels import condition_text
 from iolab.figures.save import clocks_text, save_figure
+from iolab.figures.style import condition_text
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION

@@ -14,9 +14,8 @@ import pandas as pd
 
 from iolab.pathology.base import rules_digest
 from iolab.report.tables import aa_check, invalid_cells, kernel_effects, overview, traced_measures
-from iolab.stats.conditions import comparable_cells, main_value, pathology_of
+from iolab.stats.conditions import comparable_cells, main_value, order_table, pathology_of
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.order import order_table
 from iolab.stats.tables import mean_table, ratio_table, recording_cost
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure

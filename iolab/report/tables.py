@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fiojobs import Row
-from iolab.figures.panels import condition_text
+from iolab.figures.style import condition_text
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
 from iolab.stats.claims import cells_of

@@ -20,7 +20,10 @@ from iolab.stats.conditions import comparable_cells as comparable_cells
 from iolab.stats.conditions import kernel_order as kernel_order
 from iolab.stats.conditions import kernels_of as kernels_of
 from iolab.stats.conditions import levels_of as levels_of
+from iolab.stats.conditions import mark_outliers as mark_outliers
 from iolab.stats.conditions import matched_pairs as matched_pairs
+from iolab.stats.conditions import order_effect as order_effect
+from iolab.stats.conditions import order_table as order_table
 from iolab.stats.conditions import pair_columns as pair_columns
 from iolab.stats.conditions import pathology_of as pathology_of
 from iolab.stats.conditions import shared_columns as shared_columns
@@ -32,9 +35,6 @@ from iolab.stats.estimates import crossover_interval as crossover_interval
 from iolab.stats.estimates import estimate as estimate
 from iolab.stats.estimates import sign_flip as sign_flip
 from iolab.stats.estimates import t_interval as t_interval
-from iolab.stats.order import mark_outliers as mark_outliers
-from iolab.stats.order import order_effect as order_effect
-from iolab.stats.order import order_table as order_table
 from iolab.stats.shape import GROWS as GROWS
 from iolab.stats.shape import Hinge as Hinge
 from iolab.stats.shape import Knee as Knee

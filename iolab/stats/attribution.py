@@ -20,13 +20,12 @@ import pandas as pd
 
 from iolab.pathology.base import Claim
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
-from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, judge
+from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, in_unit, judge
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import (
     CONFIDENCE,
     Floats,
     interval_text,
-    ratio_of,
     t_interval,
     what_is_missing,
 )
@@ -72,20 +71,11 @@ def _scale(claim: Claim, baseline: float) -> float:
     # The way from the baseline to the limit, or from no effect to it if that is longer: beside a
     # baseline near its limit, any spread would look like a cause. A limit of a treated value alone
     # says nothing of the value without an effect: 0 operations a second is none.
-    limit = _in_logs(claim, claim.limit)
+    limit = claim.in_logs(claim.limit)
     way = abs(limit - baseline)
     if claim.contrast == "treated" and claim.published is None and claim.without is None:
         return max(way, _LEAST * (abs(limit) if limit and not claim.logarithmic else 1))
-    return max(way, abs(limit - _in_logs(claim, claim.start)))
-
-
-def _in_logs(claim: Claim, value: float) -> float:
-    """Return a value of a claim's contrast in the unit of `boot_values`."""
-    return math.log(value) if claim.logarithmic else value
-
-
-def _in_unit(claim: Claim, value: float) -> float:
-    return ratio_of(value) if claim.logarithmic else value
+    return max(way, abs(limit - claim.in_logs(claim.start)))
 
 
 def _values(data: Dataset, claim: Claim, kernel: str) -> tuple[pd.Series, str]:
@@ -133,7 +123,7 @@ class _Measured:
             "intervention": level,
             "stage": stage,
             "effect": "cannot run here",
-            "baseline": _in_unit(self.claim, self.baseline),
+            "baseline": in_unit(self.claim, self.baseline),
             "baseline_verdict": "",
             "verdict": "",
             "n": int(changes.size),
@@ -144,8 +134,8 @@ class _Measured:
             return row
         mean, low, high = t_interval(changes, confidence)
         for name, change in (("estimate", mean), ("low", low), ("high", high)):
-            row[name] = _in_unit(self.claim, self.baseline + change)
-        towards = math.copysign(1, _in_logs(self.claim, self.claim.limit) - self.baseline)
+            row[name] = in_unit(self.claim, self.baseline + change)
+        towards = math.copysign(1, self.claim.in_logs(self.claim.limit) - self.baseline)
         row["share"] = towards * mean / _scale(self.claim, self.baseline)
         return row
 
@@ -184,17 +174,12 @@ def _word(claim: Claim, baseline: float, row: dict[str, Any]) -> str:
 
 def _crossed(claim: Claim, before: float, after: float) -> bool:
     """Return whether the limit lies between two values in the claim's unit."""
-    return _is_there(claim, _in_logs(claim, before)) != _is_there(claim, _in_logs(claim, after))
+    return claim.holds(claim.in_logs(before)) != claim.holds(claim.in_logs(after))
 
 
 def _direction(claim: Claim, baseline: float, share: float) -> str:
     # Moving towards the limit weakens an effect that is there, and strengthens one that is not.
-    return "weakens" if (share > 0) == _is_there(claim, baseline) else "strengthens"
-
-
-def _is_there(claim: Claim, baseline: float) -> bool:
-    limit = _in_logs(claim, claim.limit)
-    return baseline > limit if claim.above is not None else baseline < limit
+    return "weakens" if (share > 0) == claim.holds(baseline) else "strengthens"
 
 
 def crosses(screened: pd.DataFrame, claims: Sequence[Claim]) -> pd.Series:
@@ -287,11 +272,11 @@ def lasting(
             table.loc[index, "reason"] = f"not measured in longer runs: {missing}"
             continue
         before, after = (float(values.mean()) for values, _ in sides)
-        if (there := _is_there(claim, before)) is _is_there(claim, after):
-            words = [f"{_in_unit(claim, value):.3g}" for value in (before, after)]
+        if (there := claim.holds(before)) is claim.holds(after):
+            words = [f"{in_unit(claim, value):.3g}" for value in (before, after)]
             table.loc[index, "reason"] = f"in longer runs {words[0]} without it and {words[1]} with"
-            base = _in_logs(claim, row["baseline"])
-            whole = _in_logs(claim, row["estimate"]) - base
+            base = claim.in_logs(row["baseline"])
+            whole = claim.in_logs(row["estimate"]) - base
             if there and abs(after - before) < _LASTING * abs(whole):
                 effect = "delays" if row["effect"] == "removes" else "hastens"
             else:
@@ -367,7 +352,7 @@ def _effect(
         return "inconclusive", fault or "one boot"
     if small or (not agree and row["low"] <= row["baseline"] <= row["high"]):
         return "changes nothing", ""
-    there = _is_there(claim, _in_logs(claim, before.estimate))
+    there = claim.holds(claim.in_logs(before.estimate))
     # Few boots that agree to the last digit have no verdict; what changes in them has an interval.
     past = all(_crossed(claim, row["baseline"], row[end]) for end in ("low", "high"))
     turned = past and changes.size >= FEWEST and after.verdict == "inconclusive"
@@ -375,4 +360,4 @@ def _effect(
         return "removes", ""
     if not there and (after.verdict == "reproduced" or turned):
         return "restores", ""
-    return _direction(claim, _in_logs(claim, before.estimate), row["share"]), ""
+    return _direction(claim, claim.in_logs(before.estimate), row["share"]), ""

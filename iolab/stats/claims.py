@@ -235,7 +235,7 @@ def _judge_apart(cells: Selected, claim: Claim, kernel: str, confidence: float) 
         return _why_no_boot(cells.data, claim, kernel)
     control, treated = sides
     found = welch_difference(control, treated, confidence)
-    value, low, high = (_back(claim, end) for end in (found.mean, found.low, found.high))
+    value, low, high = (in_unit(claim, end) for end in (found.mean, found.low, found.high))
     if n < 2:
         return Judged(value, low, high, n, "inconclusive", "one boot")
     if found.missing:
@@ -274,7 +274,7 @@ def judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
     mean, low, high = crossover_interval(y, order, confidence)
     if claim.contrast == "treated" and claim.scale == "linear":
         low, high = from_zero(y, low, high)
-    value, low, high = (_back(claim, end) for end in (mean, low, high))
+    value, low, high = (in_unit(claim, end) for end in (mean, low, high))
     if y.size < 2:
         return Judged(value, low, high, 1, "inconclusive", "one boot")
     if what_is_missing(without_order(y, order)):
@@ -297,7 +297,8 @@ def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> J
     return Judged(value, value, value, n, "inconclusive", reason)
 
 
-def _back(claim: Claim, value: float) -> float:
+def in_unit(claim: Claim, value: float) -> float:
+    """Return an average of boots in the unit of a claim's contrast."""
     return ratio_of(value) if claim.logarithmic else value
 
 

@@ -16,10 +16,10 @@ import pandas as pd
 
 from guestprof.profile import Profile
 from icountvm.kbuild.git import Repository, State
+from iolab.sweeps.answers import JudgedTree
 from iolab.sweeps.judge import Judgement, Verdict, observe_kernel
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
-from iolab.sweeps.trees import JudgedTree
 from iolab.sweeps.why import WhyRequest, find_causes
 from iolab_base.errors import CannotRunError, UserError
 
