@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
     TWO_KERNELS,
@@ -48,9 +48,6 @@ from iolab.pathology.factors import (
 )
 from iolab.results import CellResult, growth
 from iolab_agent.plan import Cell, Device, FileSystem, Job, Recording
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 _CPUS = 2
 _NDELAY = 41_000
@@ -123,7 +120,7 @@ _RECORDING = Recording(
 )
 
 
-def _from_trace(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
     """Count the migrations by their path in the scheduler; ``every_…_ns``: time between them."""
     from iolab import measure
 

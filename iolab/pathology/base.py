@@ -7,8 +7,9 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import tracedat
 from fiojobs import Row
 from iolab.pathology.claims import Claim, refuse
 from iolab.pathology.factors import (
@@ -26,9 +27,6 @@ from iolab_agent.plan import Cell, Recording
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of
 from iolab_base.names import one_of
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 __all__ = [
     "EVERY_KERNEL",
@@ -279,7 +277,7 @@ class Pathology:
     preregistered: tuple[Condition, ...] = ()
     notebook: str = EXPERIMENT
     recording: Recording | None = None
-    from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
+    from_trace: Callable[[tracedat.Trace], dict[str, float]] = field(default=lambda trace: {})
     from_counters: Callable[[CellResult], dict[str, float]] = field(default=lambda result: {})
     published: Published | None = None
     translation: tuple[Row, ...] = ()

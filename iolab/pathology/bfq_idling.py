@@ -34,8 +34,8 @@ The recipe and what was tuned in it, each for a reason:
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
+import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NULL_BLK_MODULES,
@@ -59,9 +59,6 @@ from iolab.pathology.factors import (
 from iolab.results import CellResult
 from iolab_agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab_base.errors import IolabError
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 _WRITES = 300
 _MOST_PROCESSES = 100
@@ -138,7 +135,7 @@ def _from_counters(result: CellResult) -> dict[str, float]:
     }
 
 
-def _from_trace(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
     """Count the gaps of 1 ms or more in which the device idled although a request waited.
 
     ``gap_share`` relates to the time in which the device had a request, in flight or waiting; the

@@ -32,8 +32,9 @@ from importlib import metadata
 from numbers import Real
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+import tracedat
 from iolab.pathology.aio_migration import AIO_MIGRATION
 from iolab.pathology.base import EXPERIMENT, Machine, Pathology, Profile
 from iolab.pathology.bfq_idling import BFQ_IDLING
@@ -46,10 +47,6 @@ from iolab.results import CellResult
 from iolab_agent.plan import Cell
 from iolab_base.errors import IolabError, UserError
 from iolab_base.names import one_of
-from tracedat import TraceError
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 # Those that come with iolab.
 PATHOLOGIES: Final[dict[str, Pathology]] = {
@@ -377,7 +374,7 @@ def measures_of_result(pathology: Pathology, result: CellResult) -> dict[str, fl
     return _numbers(pathology, "from_counters", result)
 
 
-def measures_of_trace(pathology: Pathology, trace: Trace) -> dict[str, float]:
+def measures_of_trace(pathology: Pathology, trace: tracedat.Trace) -> dict[str, float]:
     """Return the pathology's measures of a trace; the function's own IolabError if it has none."""
     return _numbers(pathology, "from_trace", trace)
 
@@ -386,7 +383,7 @@ def measures_of_trace(pathology: Pathology, trace: Trace) -> dict[str, float]:
 def _blamed(pathology: Pathology, part: str) -> Iterator[None]:
     try:
         yield
-    except (IolabError, TraceError):
+    except (IolabError, tracedat.TraceError):
         raise
     # User code: it may fail in any way.
     except BaseException as error:

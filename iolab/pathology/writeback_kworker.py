@@ -41,8 +41,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NULL_BLK_MODULES,
@@ -64,9 +64,6 @@ from iolab.pathology.factors import (
 )
 from iolab.results import CellResult
 from iolab_agent.plan import Cell, Device, FileSystem, Job, Recording
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 _MIB = 1 << 20
 # More than any kernel here writes in a run, shared by the jobs; and a cache's worth.
@@ -152,7 +149,7 @@ _RECORDING = Recording(
 )
 
 
-def _from_trace(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
     """Return the flush workers, at once and in all, their time per MiB, and a folio's pages."""
     from iolab import measure
 
