@@ -111,13 +111,11 @@ class Paragraph:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """A table for readers, which a notebook displays: rounded numbers, whole texts, no index.
+    """A table for readers, which a notebook displays: rounded numbers, whole texts, no index."""
 
-    Markup in cells and column names is shown as text. `precision` is the number of decimals, by
-    default as many as a reader compares; `na_rep` replaces missing values; `control` names the
-    control for a treatment's column, where its level is missing. The frame's ``attrs["value"]``
-    names what the columns mean, low and high contain.
-    """
+    # `precision` is the number of decimals, by default as many as a reader compares; `control`
+    # names the control for a treatment's column, where its level is missing. The frame's
+    # ``attrs["value"]`` names what the columns mean, low and high contain.
 
     frame: pd.DataFrame
     precision: int | None = None

@@ -32,15 +32,13 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Scene:
-    """What a timeline of one trace shows; lanes are numbered from top to bottom.
+    """What a timeline of one trace shows; lanes are numbered from top to bottom."""
 
-    `bars` has a row for each interval of a lane, by start: its ``lane``, the ``group`` of its
-    colour (-1 for tasks without a lane), the columns of `iolab.measure.intervals`, the ``cause`` of
-    a wait ("" if unknown), and ``wait_ns``, the wait or the wait before it ran (NaN if unknown).
-
-    `wakes` has a row for each wake-up of a lane's task: ``lane``, ``by_lane`` (-1 for an interrupt
-    or a waker without a lane), ``woken_ns``, ``pid``, ``comm``, ``cause``, ``wait_ns``.
-    """
+    # `bars` has a row for each interval of a lane, by start: its ``lane``, the ``group`` of its
+    # colour (-1 for tasks without a lane), the columns of `iolab.measure.intervals`, the ``cause``
+    # of a wait ("" if unknown), and ``wait_ns``, the wait or the wait before it ran (NaN if
+    # unknown). `wakes` has a row for each wake-up of a lane's task; ``by_lane`` is -1 for a waker
+    # without a lane.
 
     trace: Trace
     names: tuple[str, ...]

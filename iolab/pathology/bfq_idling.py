@@ -136,12 +136,10 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 
 def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
-    """Count the gaps of 1 ms or more in which the device idled although a request waited.
-
-    ``gap_share`` relates to the time in which the device had a request, in flight or waiting; the
-    start of the next dd does not count. In ``gaps_jbd2_waits`` dd's request was served last, in
-    ``gaps_dd_waits`` jbd2's. ``gaps_per_write`` is missing for "none", which shows no write of dd.
-    """
+    """Count the gaps of 1 ms or more in which the device idled although a request waited."""
+    # ``gap_share`` relates to the time in which the device had a request, in flight or waiting; the
+    # start of the next dd does not count. In ``gaps_jbd2_waits`` dd's request was served last.
+    # "none" shows no write of dd.
     from iolab import measure
 
     gaps = measure.idle_gaps(trace, shortest_ns=_GAP_NS)

@@ -33,13 +33,9 @@ def _no_effect(contrast: Contrast) -> float:
 def limit_of(
     published: float, contrast: Contrast, *, without: float | None = None, scale: Scale = "linear"
 ) -> float:
-    """Compute the limit of a claim: half-way from no effect to the published number.
-
-    `published` is in the unit of the contrast; for a range, the end nearer to no effect. `without`
-    is the contrast without the effect, by default 1 for a ratio, else 0. For a ratio, or a treated
-    value with the scale "log", the way is halved in logarithms: a ratio of 0.579 has the limit
-    0.761. Raises UserError for unusable numbers.
-    """
+    """Compute the limit of a claim: half-way from no effect (`without`) to the published number."""
+    # Of a published range, the end nearer to no effect counts. Half-way is in logarithms for a
+    # ratio, and for a treated value with the scale "log": a ratio of 0.579 has the limit 0.761.
     start = _no_effect(contrast) if without is None else without
     if not (math.isfinite(published) and math.isfinite(start)):
         raise UserError(f"a limit lies between two numbers, not {start} and {published}")

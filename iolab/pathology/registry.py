@@ -100,11 +100,8 @@ def register(pathology: Pathology, notebook: Path | str | None = None) -> None:
 
 
 def register_file(path: Path | str) -> list[Pathology]:
-    """Run a Python file, register every `Pathology` among its globals, and return them in order.
-
-    A pathology may name its page's notebook by a path beside the file. Raises UserError, with file
-    and line, if the file fails, defines none or a built-in name, or the notebook is missing.
-    """
+    """Run a Python file, register every `Pathology` among its globals, and return them in order."""
+    # A pathology may name its page's notebook by a path beside the file.
     path = Path(path).expanduser()
     if os.pathsep in str(path.resolve()):
         raise UserError(f"the path {path} has a {os.pathsep!r}, which separates paths: move it")
@@ -163,11 +160,7 @@ def _defined(module: ModuleType, path: Path) -> list[Pathology]:
 
 
 def named_pathologies(names: Iterable[str | Path | Pathology]) -> list[Pathology]:
-    """Return pathologies by their names or files, each once; register those of files.
-
-    A word that ends with ``.py`` or has a ``/`` in it is a file. Unregistered `Pathology` objects
-    are registered. Raises UserError as `get_pathology` and `register_file`, or if two share a name.
-    """
+    """Return pathologies by their names or files, each once; register what is new."""
     chosen: dict[str, Pathology] = {}
     for name in names:
         for pathology in _named(name):
@@ -207,11 +200,7 @@ def pathology_names() -> list[str]:
 
 
 def pathologies() -> dict[str, Pathology]:
-    """Return all known pathologies by name, built-in ones first.
-
-    A broken entry point is left out, with a warning that names it. Raises UserError if a file in
-    ``IOLAB_PATHOLOGIES`` is broken: the user named it.
-    """
+    """Return all known pathologies by name; a broken entry point is left out, with a warning."""
     found = dict(PATHOLOGIES)
     for name in pathology_names():
         try:
@@ -228,11 +217,7 @@ def pathology_files() -> list[Path]:
 
 
 def handover_file() -> bytes | None:
-    """Return a pickle of the pathologies registered in this process, for its children.
-
-    It also has the places to import from; None if nothing was registered here. Raises UserError if
-    a pathology cannot be pickled.
-    """
+    """Return a pickle of what was registered here, and the places to import from, or None."""
     import cloudpickle
 
     own = [entry for entry in _registered.values() if entry.file is None]

@@ -118,11 +118,8 @@ def _machine(boot: Condition) -> Machine:
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return what the unbound kworkers did: their share of one CPU, and their time per MiB.
-
-    ``device_mib_per_s`` is what reached the device. With several virtual processors the times
-    include waiting for each other's instructions.
-    """
+    """Return what the unbound kworkers did: their share of one CPU, and their time per MiB."""
+    # With several virtual processors the times include waiting for each other's instructions.
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
     rate = (last["written_bytes"] - first["written_bytes"]) / _MIB / elapsed_s

@@ -43,14 +43,11 @@ class Archive:
 
 
 def _pyperf_suites(data: Dataset) -> dict[tuple[str, int | str], BenchmarkSuite]:
-    """Return a suite by kernel and level: kernels by version, each with its control first.
-
-    A benchmark is a condition, a run a boot, a value the seconds per I/O of one valid untraced
-    cell; ``loops`` is the fewest I/Os behind a value, ``duration`` the cells' seconds. A name
-    leaves out the treatment's level and first levels of categorical factors, so that a condition
-    and its control compare on every machine; the metadata have every factor.
-    """
-    # pyperf assumes independent values; those of one boot are not.
+    """Return a suite by kernel and level: kernels by version, each with its control first."""
+    # A benchmark is a condition, a run a boot, a value the seconds per I/O of one valid untraced
+    # cell. A name leaves out the treatment's level and first levels of categorical factors, so that
+    # a condition and its control compare on every machine; the metadata have every factor. pyperf
+    # assumes independent values; those of one boot are not.
     kept = valid_cells(data.cells, _VALUE)
     good = (kept[_VALUE] > 0) & (kept[_VALUE] < math.inf)
     if not good.all():

@@ -307,11 +307,10 @@ _SHOWN: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle", "l
 
 @dataclass(frozen=True, eq=False)
 class BlockView:
-    """A block that displays itself in a notebook: figure, cells, origin, machine and console.
+    """A block that displays itself in a notebook: figure, cells, origin, machine and console."""
 
-    `cells` are in the order measured. `facts` (from the kernel), `run` (when and how it ran) and
-    `console` (the machine's last lines) are empty without a store.
-    """
+    # Facts (from the kernel), `run` (when and how it ran) and the console's last lines are empty
+    # without a store.
 
     cells: pd.DataFrame
     facts: dict[str, Any] = field(default_factory=dict)

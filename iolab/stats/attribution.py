@@ -101,11 +101,9 @@ class _Measured:
         self.baseline = float(self.base.mean()) if len(self.base) else math.nan
 
     def changes(self, level: str) -> tuple[Floats, str]:
-        """Return what an intervention changes in each boot, in the unit of `boot_values`.
-
-        A boot that also measured the baseline is compared with itself, else with the boot of the
-        same number, which has the same jobs and seeds.
-        """
+        """Return what an intervention changes in each boot, in the unit of `boot_values`."""
+        # A boot that also measured the baseline is compared with itself, else with the boot of the
+        # same number, which has the same jobs and seeds.
         treated, reason = _values(self.data, under(self.claim, level), self.kernel)
         if self.base.empty or treated.empty:
             return np.empty(0), reason or self.why
@@ -143,14 +141,9 @@ class _Measured:
 def screening(
     data: Dataset, claims: Sequence[Claim], kernel: str, levels: Sequence[str]
 ) -> pd.DataFrame:
-    """Compare each intervention with none, boot by boot: a row per claim and intervention.
-
-    ``baseline`` and ``estimate`` are the claim's contrast without and with it; ``low`` and ``high``
-    the t interval of the change, added to the baseline. ``share`` is the change as a share of the
-    way from the baseline to the limit, or from no effect to the limit if that is longer (a limit of
-    a treated value alone knows no value without an effect); negative if it moves away. ``effect``
-    is provisional. The columns are `ATTRIBUTION_COLUMNS`.
-    """
+    """Compare each intervention with none, boot by boot: rows with `ATTRIBUTION_COLUMNS`."""
+    # ``low`` and ``high`` are the t interval of the change, added to the baseline. ``share`` is the
+    # change as a share of `_scale`, negative if it moves away. ``effect`` is provisional.
     rows = []
     for claim in claims:
         measured = _Measured(data, claim, kernel)
@@ -196,11 +189,8 @@ def crosses(screened: pd.DataFrame, claims: Sequence[Claim]) -> pd.Series:
 
 
 def candidates(screened: pd.DataFrame, claims: Sequence[Claim], most: int) -> list[str]:
-    """Return up to `most` interventions worth confirming, largest effect first.
-
-    They move a claim's value by at least a quarter of the way to its limit, in either direction, or
-    past its limit, which counts as the whole way.
-    """
+    """Return up to `most` interventions worth confirming, largest effect first."""
+    # Past the limit counts as the whole way to it.
     share = screened["share"].abs()
     moved = screened.assign(moved=share.mask(crosses(screened, claims), share.clip(lower=1)))
     furthest = moved.groupby("intervention", sort=False)["moved"].max()
@@ -216,17 +206,11 @@ def attribution(
     *,
     confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
-    """Decide what each picked intervention does, from boots that did not serve to pick it.
-
-    `data` are results of the confirmation; all intervals hold at once at `confidence` (0..1). A row
-    for each claim and intervention has the columns `ATTRIBUTION_COLUMNS`. It *removes* the
-    pathology where the claim holds without it (its estimate lies on the claimed side of the limit)
-    and is not reproduced with it, or the whole interval with it lies beyond the limit; it
-    *restores* it the other way round. Otherwise it *weakens* or
-    *strengthens* it. Each of these takes an interval of the change that leaves zero out, and a
-    change past the limit or of a tenth of the way to it.
-    """
-    # Both verdicts and the change, each of one claim and intervention.
+    """Decide what each picked intervention does, from boots that did not serve to pick it."""
+    # All intervals hold at once at `confidence`. An intervention *removes* the pathology where the
+    # claim holds without it and is not reproduced with it, or the whole interval with it lies
+    # beyond the limit; it *restores* it the other way round. Otherwise it *weakens* or
+    # *strengthens* it. Both verdicts and the change, each of one claim and intervention.
     family = max(1, len(claims) * len(levels))
     corrected = 1 - (1 - confidence) / family
     rows = []
@@ -252,14 +236,9 @@ def attribution(
 def lasting(
     decided: pd.DataFrame, data: Dataset, claims: Sequence[Claim], kernel: str
 ) -> pd.DataFrame:
-    """Distinguish interventions that turn a verdict for good from those that delay it.
-
-    `data` are longer runs. If a claim's value then lies on the same side of its limit with and
-    without the intervention, its verdict does not turn for good; ``reason`` has both values. If the
-    effect is there either way and less than half of the change is left, *removes* becomes *delays*
-    and *restores* becomes *hastens*; otherwise it *weakens* or *strengthens*. What was not measured
-    keeps its effect, with the reason.
-    """
+    """Tell, by longer runs, interventions that turn a verdict for good from those that delay it."""
+    # If a claim's value then lies on the same side of its limit with and without the intervention,
+    # its verdict does not turn for good; ``reason`` has both values.
     named = {claim.name: claim for claim in claims}
     table = decided.copy()
     for index, row in table[table["effect"].isin(TURNS)].iterrows():
@@ -288,12 +267,8 @@ def lasting(
 def keep_question(
     table: pd.DataFrame, data: Dataset, claims: Sequence[Claim], kernel: str
 ) -> pd.DataFrame:
-    """Name the interventions that change the workload: they are no cause.
-
-    `table` is of `data`. What moves a claim and, by more than 5 %, the IOPS of its control without
-    treatment becomes "changes the workload"; ``reason`` says by how much. Claims of a treated value
-    alone are measured without controls, and keep their effects.
-    """
+    """Name the interventions that move the IOPS of the control, too: they are no cause."""
+    # Claims of a treated value alone are measured without controls, and keep their effects.
     named = {claim.name: claim for claim in claims}
     kept = table.copy()
     for index, row in table[table["effect"].isin((*TURNS, *OTHERWISE))].iterrows():
@@ -322,10 +297,7 @@ def _control_logs(data: Dataset, claim: Claim, kernel: str, level: str) -> pd.Se
 
 
 def change_of(claim: Claim, row: Mapping[Any, Any]) -> dict[str, float]:
-    """Return what an intervention changes, with its interval: ``estimate``, ``low``, ``high``.
-
-    A factor for a claim that is averaged in logarithms, else a difference in the claim's unit.
-    """
+    """Return what an intervention changes, with its interval: a factor, or a difference."""
     before, ends = row["baseline"], ("estimate", "low", "high")
     if claim.logarithmic:
         return {name: row[name] / before for name in ends}

@@ -265,11 +265,7 @@ def _without_boots(verdict: str, reason: str) -> Judged:
 
 
 def judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
-    """Judge a claim by one value per boot, as `judge` does; `confidence` is 0..1.
-
-    `boots` has a row for each boot: its value ``y`` as in `boot_values`, and ``order``, the mean
-    over its pairs of +1 (treated first) and -1 (control first); 0 without an order.
-    """
+    """Judge a claim by each boot's ``y`` as in `boot_values`, and mean ``order`` of its pairs."""
     y, order = (boots[name].to_numpy(dtype=np.float64) for name in ("y", "order"))
     mean, low, high = crossover_interval(y, order, confidence)
     if claim.contrast == "treated" and claim.scale == "linear":

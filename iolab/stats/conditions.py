@@ -104,12 +104,9 @@ def refuse_contexts(rows: pd.DataFrame, by: Sequence[str] = ()) -> None:
 
 
 def refuse_mixture(rows: pd.DataFrame, by: Sequence[str], condition: Sequence[str]) -> None:
-    """Raise a UserError for a grouping `by` columns that would pool rows of different conditions.
-
-    `rows` are cells, or pairs with their treated cells' columns. Those of a group must agree in the
-    columns `condition`, and in the release and scheduler of their kernel; all rows in pathology,
-    target and clock, unless `by` names these.
-    """
+    """Raise a UserError for a grouping `by` columns that would pool different conditions."""
+    # Rows of a group must agree in the columns `condition`, and in the release and scheduler of
+    # their kernel; all rows in pathology, target and clock, unless `by` names these.
     unknown = [name for name in by if name not in rows.columns]
     if unknown or not by:
         raise UserError(f"cannot group by {', '.join(unknown) or 'nothing'}")
@@ -153,10 +150,7 @@ def levels_of(cells: pd.DataFrame) -> list[Any]:
 
 
 def main_value(cells: pd.DataFrame) -> str:
-    """Return the column for the amount of work done; larger is better.
-
-    ``iops``, or for a program ``program_value`` (the number that it prints) or ``runs_per_s``.
-    """
+    """Return the column for the amount of work done, larger is better: IOPS, or a program's."""
     kept = cells[cells["valid"]]
     for name in ("iops", "program_value"):
         if kept.empty or kept[name].notna().all():
@@ -191,12 +185,9 @@ def matched_pairs(cells: pd.DataFrame, value: str, by: Sequence[str]) -> pd.Data
 
 
 def join_pairs(kept: pd.DataFrame) -> pd.DataFrame:
-    """Join each treated cell with its control, whose columns get the suffix ``_control``.
-
-    The cells must be valid and of one pathology; a cell without its partner is left out. ``order``
-    is 1 if the treated cell came first, else -1. Raises UserError if a pair is not one control and
-    one treated cell measured next to each other under otherwise equal conditions.
-    """
+    """Join each treated cell with its control, whose columns get the suffix ``_control``."""
+    # The cells are valid and of one pathology; one without its partner is left out. ``order`` is 1
+    # if the treated cell came first, else -1.
     if kept.duplicated(["block", "pair", "role"]).any():
         raise UserError("a pair has more than one control or more than one treatment")
     controls = kept[kept["role"] == "control"]

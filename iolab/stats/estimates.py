@@ -70,11 +70,9 @@ def interval_text(low: float, high: float) -> str:
 
 
 def what_is_missing(y: Floats) -> str:
-    """Return why the values of some boots give no interval; "" if they do.
-
-    Boots that agree to the last digit give none. In virtual time a value may move in steps, and
-    agreement shows only that the boots differ by less than a step.
-    """
+    """Return why the values of some boots give no interval; "" if they do."""
+    # In virtual time a value may move in steps: agreement to the last digit shows only that the
+    # boots differ by less than a step.
     if y.size < 2:
         return "one boot"
     if np.ptp(y) <= ROUNDING * max(1.0, float(np.abs(y).max())):
@@ -114,11 +112,7 @@ def _by_order(y: Floats, order: Floats) -> bool:
 
 
 def without_order(y: Floats, order: Floats) -> Floats:
-    """Return the boots' values without the effect of the order of their cells.
-
-    Each value less its order times the slope of values on order; unchanged with fewer than four
-    boots, or if all have one order.
-    """
+    """Return the boots' values less their order times the slope of values on order."""
     if not _by_order(y, order):
         return y
     centred = order - order.mean()
@@ -157,11 +151,8 @@ def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[flo
 
 
 def from_zero(y: Floats, low: float, high: float) -> tuple[float, float]:
-    """Cut an interval at 0 for counts, rates, shares and times, which are never negative.
-
-    Neither end is then below 0 unless a value is. The part cut off cannot contain the truth, so the
-    coverage is unchanged.
-    """
+    """Cut an interval at 0 for counts, rates, shares and times, which are never negative."""
+    # The part cut off cannot contain the truth, so the coverage is unchanged.
     if (y < 0).any():
         return low, high
     return (low, high) if np.isnan(low) else (max(low, 0.0), max(high, 0.0))

@@ -89,14 +89,9 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
 
 
 def neighbourhood_table(data: Dataset) -> pd.DataFrame:
-    """Judge each claim at the report's own set-up and at each condition around it.
-
-    The conditions are those of `iolab.pathology.base.neighbours`, fixed before measuring. A row has
-    ``kernel``, ``claim``, ``own`` and ``estimate`` (at the report's own set-up), ``reproduced`` and
-    ``of`` (in how many conditions, of how many that were measured), and ``elsewhere`` (the others
-    without the effect, by what they differ in, with their verdicts). Raises UserError if the
-    pathology declares no neighbourhood.
-    """
+    """Judge each claim at the report's own set-up and in each condition around it."""
+    # ``reproduced`` counts conditions, of so many that were measured (``of``); ``elsewhere`` has
+    # the others without the effect, by what they differ in, with their verdicts.
     pathology = pathology_of(data.cells)
     places = neighbours(pathology)
     if not places:
@@ -318,12 +313,8 @@ def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
 def family_members(
     table: pd.DataFrame, family: Sequence[Mapping[str, object]] | None
 ) -> tuple[pd.Series[bool], int]:
-    """Tell which rows of a table belong to a family declared before measuring.
-
-    `family` has the declared conditions, each as the columns that pick its row; None means every
-    condition except the A/A pairs. Also returns the number of declared conditions without a row.
-    Raises UserError if a member names an unknown column, or picks several rows.
-    """
+    """Tell which rows belong to a declared family, and how many of its conditions have none."""
+    # Without a family it is every condition except the A/A pairs.
     if family is None:
         if "aa" not in table.columns:
             return pd.Series(True, index=table.index), 0
