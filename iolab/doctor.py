@@ -66,13 +66,6 @@ def _mirror() -> Check:
         return Check(what, False, str(error), needed=False)
 
 
-def _processor() -> Check:
-    machine = platform.machine()
-    return _check(
-        "processor", machine == "x86_64", machine, "the virtual machines need an x86-64 host"
-    )
-
-
 def _space(folder: Path) -> Check:
     what = f"room in {folder}"
     existing = next(p for p in (folder, *folder.parents) if p.exists())
@@ -81,13 +74,6 @@ def _space(folder: Path) -> Check:
     free = shutil.disk_usage(existing).free
     fix = f"free {_NEEDED_BYTES / 1e9:.0f} GB on its disk"
     return _check(what, free >= _NEEDED_BYTES, f"{free / 1e9:.1f} GB free", fix)
-
-
-def _memory() -> Check:
-    free = free_bytes()
-    found = f"{free / 1e9:.1f} GB available: {default_jobs()} virtual machines side by side"
-    fix = "one virtual machine needs up to 2 GiB"
-    return _check("memory", free >= _NEEDED_MEMORY, found, fix)
 
 
 def _tried(what: str, attempt: Callable[[], str], fix: str) -> Check:
@@ -128,9 +114,12 @@ def _kernel_builds() -> Check:
 
 def examine() -> Iterator[Check]:
     """Yield checks one by one, fetching what the cache lacks."""
-    yield _processor()
+    machine, host = platform.machine(), "the virtual machines need an x86-64 host"
+    yield _check("processor", machine == "x86_64", machine, host)
     yield _mirror()
-    yield _memory()
+    free, least = free_bytes(), "one virtual machine needs up to 2 GiB"
+    found = f"{free / 1e9:.1f} GB available: {default_jobs()} virtual machines side by side"
+    yield _check("memory", free >= _NEEDED_MEMORY, found, least)
     yield _space(cache_dir())
     yield _space(runs_dir())
     online = "check the network and the mirror of Debian"

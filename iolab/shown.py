@@ -72,8 +72,7 @@ def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
     # By place: two columns may have one name.
     for place, kind in enumerate(plain.dtypes):
         if kind.kind not in "biufc":
-            column = plain.iloc[:, place].astype(object)
-            shown = column.map(_no_formula, na_action="ignore")
+            shown = plain.iloc[:, place].astype(object).map(_no_formula, na_action="ignore")
             plain.isetitem(place, shown.to_numpy(dtype=object))
     return plain
 
@@ -231,8 +230,7 @@ def _value_text(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     if size == 0 or size >= _SMALL:
-        digits = next((d for limit, d in _DIGITS if size >= limit), 3)
-        return _rounded(value, digits)
+        return _rounded(value, next((d for limit, d in _DIGITS if size >= limit), 3))
     return f"{value:.3g}" if size < _TINY else f"{value:.{2 - math.floor(math.log10(size))}f}"
 
 

@@ -141,8 +141,7 @@ def caption(
     elif name == "latency_ecdf":
         parts.append(f"{_cell_count(mean_table(cells))} per condition.")
     elif name != "block_figure":
-        ratio = contrast == "ratio" or name == "region_iops"
-        sample = _ratio_sample if ratio else _mean_sample
+        sample = _ratio_sample if contrast == "ratio" or name == "region_iops" else _mean_sample
         parts.append(sample(cells, confidence, bars=says is not None))
     parts += [f"Control: {pathology.control}.", *_fixed(kept, pathology), _kernels(kept)]
     if unavailable is not None and not unavailable.empty:

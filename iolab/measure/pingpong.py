@@ -99,8 +99,7 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     )
     runs = runs[runs["switches"] > 1].sort_values("start_ns").reset_index(drop=True)
     ios = trace.events.get("block_rq_complete")
-    span = int(time.max() - time.min()) if time.size else 0
-    return PingPong(int(turn.sum()), ios, runs, span)
+    return PingPong(int(turn.sum()), ios, runs, int(time.max() - time.min()) if time.size else 0)
 
 
 def turns_by_clump(trace: Trace, one: str, other: str) -> pd.DataFrame:
@@ -169,8 +168,7 @@ def costs_of_completion(trace: Trace, task: str) -> dict[str, float]:
     stays = stays[(stays["comm"] == task) & stays["start_ns"].isin(put_off["start_ns"])]
     # Some kernels complete overwrites without a worker.
     names = trace.frame("sched_switch")["prev_comm"].cat.categories
-    kworkers = names.str.startswith("kworker/").any()
-    turns = ping_pong(trace, task, "kworker/.*") if kworkers else None
+    turns = ping_pong(trace, task, "kworker/.*") if names.str.startswith("kworker/").any() else None
     asleep = stays["state"].isin(["sleeping", "blocked"])
     return {
         "ios_traced": float(ios),

@@ -111,10 +111,8 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 _RECORDING = Recording(
     events=[
-        "sched:sched_migrate_task",
-        "sched:sched_switch",
-        "sched:sched_waking",
-        "sched:sched_wakeup",
+        *("sched:sched_migrate_task", "sched:sched_switch"),
+        *("sched:sched_waking", "sched:sched_wakeup"),
     ],
     window_ms=600,
 )
@@ -293,11 +291,8 @@ AIO_MIGRATION = Pathology(
             "that is queued on the CPU that submits."
         ),
         measures=(
-            "migrations_per_s",
-            "by_wake_up_placement",
-            "by_active_balance",
-            "by_periodic_balance",
-            "by_newly_idle_balance",
+            *("migrations_per_s", "by_wake_up_placement", "by_active_balance"),
+            *("by_periodic_balance", "by_newly_idle_balance"),
         ),
         treated={"free": "the thread free to move"},
     ),

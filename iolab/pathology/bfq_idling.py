@@ -107,17 +107,10 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     )
 
 
-def _machine(boot: Condition) -> Machine:
-    return Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES)
-
-
 _RECORDING = Recording(
     events=[
-        "block:block_rq_insert",
-        "block:block_rq_issue",
-        "block:block_rq_complete",
-        "sched:sched_switch",
-        "sched:sched_waking",
+        *("block:block_rq_insert", "block:block_rq_issue", "block:block_rq_complete"),
+        *("sched:sched_switch", "sched:sched_waking"),
     ],
     # A tenth of it is used.
     buffer_kib=16384,
@@ -147,8 +140,7 @@ def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
     ios = trace.events["block_rq_complete"]
     if not ios:
         raise IolabError("no request was completed in it")
-    inserted = trace.frame("block_rq_insert")
-    writes = int((inserted["comm"] == "dd").sum())
+    writes = int((trace.frame("block_rq_insert")["comm"] == "dd").sum())
     journal, before = gaps["owner"].str.startswith("jbd2/"), gaps["previous"]
     return {
         **({"gaps_per_write": len(gaps) / writes} if writes else {}),
@@ -402,7 +394,7 @@ BFQ_IDLING = Pathology(
         ),
     ),
     cell=_cell,
-    machine=_machine,
+    machine=lambda boot: Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES),
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,

@@ -121,8 +121,7 @@ class Claim:
         if self.published is not None and not self.why:
             self._take_published_limit(what, self.published)
         else:
-            missing = "it has no limit: give above, below or the published number"
-            refuse(not limits, what, missing)
+            refuse(not limits, what, "it has no limit: give above, below or the published number")
 
     @property
     def negative(self) -> Claim | None:

@@ -181,10 +181,9 @@ def override(
         grid = {**profile.grids[0], **parse_levels(pathology, "--set", settings)}
         changed = changed.in_every_boot(grid)
     if recorded:
-        levels = parse_levels(pathology, "--record", recorded)
         changed = replace(
             changed.with_every_control(),
-            recorded=levels,
+            recorded=parse_levels(pathology, "--record", recorded),
             recorded_boots=profile.boots,
             recorded_control_boots=None,
         )

@@ -178,8 +178,7 @@ def intervention(level: object) -> Intervention:
 
 def boot_part(level: object) -> str:
     """Return the parts of a level that are fixed for a boot, joined as in a level, or ""."""
-    parts = str(level).split("+")
-    return "+".join(part for part in parts if _of_a_boot(part))
+    return "+".join(part for part in str(level).split("+") if _of_a_boot(part))
 
 
 def _of_a_boot(part: str) -> bool:
@@ -226,8 +225,7 @@ def _with_number(found: Intervention, name: str, number: int) -> Intervention:
             raise UserError(f"cpus must be 1-{_MOST_CPUS}, not {number}")
         return replace(found, cpus=number)
     if name.startswith("iosched."):
-        tunable = name.removeprefix("iosched.")
-        return replace(found, tunables={**found.tunables, tunable: number})
+        return replace(found, tunables={**found.tunables, name.removeprefix("iosched."): number})
     one_of("setting", name, {*SETTINGS, *_WORDS, *_OF_A_BOOT})
     return replace(found, settings={**found.settings, name: number})
 

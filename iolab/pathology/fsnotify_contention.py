@@ -84,10 +84,6 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     )
 
 
-def _machine(boot: Condition) -> Machine:
-    return Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES)
-
-
 def _from_counters(result: CellResult) -> dict[str, float]:
     """Return the calls of each counted function per completed read."""
     first, last = result["first"], result["last"]
@@ -173,7 +169,7 @@ FSNOTIFY_CONTENTION = Pathology(
         ),
     ),
     cell=_cell,
-    machine=_machine,
+    machine=lambda boot: Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES),
     recording=_RECORDING,
     from_counters=_from_counters,
     published=Published(

@@ -136,7 +136,7 @@ def _read_file(path: Path) -> list[Pathology]:
     try:
         # The user asked to run this file.
         exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # noqa: S102
-        return _defined(module, path)
+        return _defined(module)
     except BaseException as error:
         del sys.modules[module.__name__]
         if before is not None:
@@ -144,7 +144,7 @@ def _read_file(path: Path) -> list[Pathology]:
         raise UserError(f"{path}{blame(error, file)}") from error
 
 
-def _defined(module: ModuleType, path: Path) -> list[Pathology]:
+def _defined(module: ModuleType) -> list[Pathology]:
     built_in = [id(pathology) for pathology in PATHOLOGIES.values()]
     found = {
         id(value): value

@@ -134,12 +134,9 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 _RECORDING = Recording(
     events=[
-        "sched:sched_switch",
-        "sched:sched_waking",
-        "writeback:writeback_start",
-        "writeback:writeback_written",
-        "block:block_rq_issue",
-        "filemap:mm_filemap_add_to_page_cache",
+        *("sched:sched_switch", "sched:sched_waking"),
+        *("writeback:writeback_start", "writeback:writeback_written"),
+        *("block:block_rq_issue", "filemap:mm_filemap_add_to_page_cache"),
     ],
     # A worker's pass over the dirty files takes up to a fifth of a second.
     window_ms=400,
@@ -153,8 +150,7 @@ def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
     issued = trace.frame("block_rq_issue")
     written = issued[issued["rwbs"].astype("str").str.contains("W")]
     # The data's device is the one with the most written sectors.
-    sectors = written.groupby("dev")["nr_sector"].sum().max()
-    mib = float(sectors) * 512 / _MIB
+    mib = float(written.groupby("dev")["nr_sector"].sum().max()) * 512 / _MIB
     stretches = measure.flushes(trace)
     found = {
         "mib_traced": mib,
@@ -414,11 +410,8 @@ WRITEBACK_KWORKER = Pathology(
             "and a MiB costs it much more CPU time on ext4 than on XFS."
         ),
         measures=(
-            "worker_us_per_mib",
-            "worker_busy",
-            "device_mib_per_s",
-            "flush_workers_at_once",
-            "pages_per_folio",
+            *("worker_us_per_mib", "worker_busy", "device_mib_per_s"),
+            *("flush_workers_at_once", "pages_per_folio"),
         ),
         claim="ext4's worker pays more for a MiB",
         treated={"ext4": "ext4"},

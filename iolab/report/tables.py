@@ -156,8 +156,7 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
     table = table[table["aa"]].reset_index(drop=True)
     low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
     holds = ((low <= 1) & (high >= 1)).astype("boolean")
-    columns = [*_varying(table, cells), *numbers]
-    return table[columns].assign(holds=holds.mask(table["n"] < 2))
+    return table[[*_varying(table, cells), *numbers]].assign(holds=holds.mask(table["n"] < 2))
 
 
 def control_load(cells: pd.DataFrame) -> pd.DataFrame:

@@ -38,13 +38,8 @@ OTHERWISE: Final = ("delays", "hastens", "weakens", "strengthens")
 # What moves the control, too: an answer to another question.
 WORKLOAD: Final = "changes the workload"
 EFFECTS: Final = (
-    *TURNS,
-    *OTHERWISE,
-    WORKLOAD,
-    "changes little",
-    "changes nothing",
-    "inconclusive",
-    "cannot run here",
+    *(*TURNS, *OTHERWISE, WORKLOAD),
+    *("changes little", "changes nothing", "inconclusive", "cannot run here"),
 )
 ATTRIBUTION_COLUMNS: Final = (
     *("claim", "intervention", "stage", "effect", "baseline", "baseline_verdict"),
@@ -211,8 +206,7 @@ def attribution(
     # claim holds without it and is not reproduced with it, or the whole interval with it lies
     # beyond the limit; it *restores* it the other way round. Otherwise it *weakens* or
     # *strengthens* it. Both verdicts and the change, each of one claim and intervention.
-    family = max(1, len(claims) * len(levels))
-    corrected = 1 - (1 - confidence) / family
+    corrected = 1 - (1 - confidence) / max(1, len(claims) * len(levels))
     rows = []
     for claim in claims:
         measured = _Measured(data, claim, kernel)
@@ -318,8 +312,7 @@ def _effect(
     # Boots may agree on the change to the last digit, but be too few to rely on.
     agree = bool(what_is_missing(changes))
     fault = next((judged.reason for judged in (before, after) if judged.reason), "")
-    crossed = _crossed(claim, row["baseline"], row["estimate"])
-    small = abs(row["share"]) < _NOTHING and not crossed
+    small = abs(row["share"]) < _NOTHING and not _crossed(claim, row["baseline"], row["estimate"])
     if changes.size < 2 or (agree and fault and not small):
         return "inconclusive", fault or "one boot"
     if small or (not agree and row["low"] <= row["baseline"] <= row["high"]):

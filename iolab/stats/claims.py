@@ -241,8 +241,7 @@ def _judge_apart(cells: Selected, claim: Claim, kernel: str, confidence: float) 
     if found.missing:
         return _judge_identical(claim, value, n, confidence)
     if n < FEWEST:
-        few = f"{n} boots: a verdict takes {FEWEST}"
-        return Judged(value, low, high, n, "inconclusive", few)
+        return Judged(value, low, high, n, "inconclusive", f"{n} boots: a verdict takes {FEWEST}")
     return Judged(value, low, high, n, _ruled(claim, low, high))
 
 

@@ -65,8 +65,7 @@ def boots_text(n: int, confidence: float) -> str:
 
 def interval_text(low: float, high: float) -> str:
     """Return an interval in words, " [0.1, 0.2]"; "" where boots agree, or say nothing."""
-    spread = math.isfinite(low) and low < high
-    return f" [{low:.3g}, {high:.3g}]" if spread else ""
+    return f" [{low:.3g}, {high:.3g}]" if math.isfinite(low) and low < high else ""
 
 
 def what_is_missing(y: Floats) -> str:
@@ -96,8 +95,7 @@ def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
     mean = float(np.mean(y))
     if what_is_missing(y):
         return mean, float("nan"), float("nan")
-    error = np.std(y, ddof=1) / np.sqrt(y.size)
-    half = float(_t_quantile(confidence, y.size - 1) * error)
+    half = float(_t_quantile(confidence, y.size - 1) * (np.std(y, ddof=1) / np.sqrt(y.size)))
     return mean, mean - half, mean + half
 
 
@@ -116,8 +114,7 @@ def without_order(y: Floats, order: Floats) -> Floats:
     if not _by_order(y, order):
         return y
     centred = order - order.mean()
-    slope = float(centred @ y) / float(centred @ centred)
-    return np.asarray(y - slope * order, dtype=np.float64)
+    return np.asarray(y - (float(centred @ y) / float(centred @ centred)) * order, dtype=np.float64)
 
 
 def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[float, float, float]:
@@ -287,14 +284,13 @@ def estimate(
     orders = np.broadcast_to(np.asarray(order, dtype=np.float64), y.shape)
     ratio, low, high = (ratio_of(log) for log in crossover_interval(y, orders, confidence))
     # Logarithms have no unit: one that is only rounding is a ratio of 1.
-    exact = np.where(np.abs(y) <= ROUNDING, 0.0, y)
     return Estimate(
         ratio=ratio,
         low=low,
         high=high,
         n=int(y.size),
         pairs=float(pairs),
-        p_value=sign_flip(exact),
+        p_value=sign_flip(np.where(np.abs(y) <= ROUNDING, 0.0, y)),
         confidence=confidence,
         missing=what_is_missing(without_order(y, orders)),
     )

@@ -62,8 +62,7 @@ def pair_ratios(
     13    6.1  6.1-1 -0.21      1
     """
     by = pair_columns(cells) if by is None else by
-    pairs = matched_pairs(cells, value, by)
-    grouped = pairs.groupby([*by, "block"], dropna=False, observed=True)
+    grouped = matched_pairs(cells, value, by).groupby([*by, "block"], dropna=False, observed=True)
     boots = grouped.agg(y=("y", "mean"), order=("order", "mean"), pairs=("y", "size"))
     return in_kernel_order(boots.reset_index(), by)
 
@@ -114,8 +113,7 @@ def ratio_table(
 
 def _paired(cells: pd.DataFrame, value: str, by: Sequence[str], confidence: float) -> pd.DataFrame:
     """Estimate the ratio of each condition's pairs: a row with `by` and the estimate's fields."""
-    boots = pair_ratios(cells, value, by)
-    grouped = boots.groupby(list(by), dropna=False, observed=True)
+    grouped = pair_ratios(cells, value, by).groupby(list(by), dropna=False, observed=True)
     table = grouped.size().reset_index()[list(by)]
     estimates = [
         asdict(
@@ -173,7 +171,6 @@ def mean_table(
         [(mean, *from_zero(y, low, high)) for y, mean, low, high in intervals]
     )
     table = table.assign(confidence=confidence, missing=[what_is_missing(y) for y in values])
-    measured = cells[~cells["recorded"]]
     lost = [
         group[list(by)]
         .iloc[[0]]
@@ -185,7 +182,7 @@ def mean_table(
                 f"no {value} here" if group["valid"].any() else f"no valid cell{first_gate(group)}"
             ),
         )
-        for group in _lost(measured, table, by)
+        for group in _lost(cells[~cells["recorded"]], table, by)
     ]
     return in_kernel_order(pd.concat([table, *lost], ignore_index=True)[columns], by)
 
@@ -296,8 +293,7 @@ def region_table(
         effect = (table["y"] > limit).astype("boolean").mask(table["y"].isna())
     pathology = pathology_of(kept)
     columns = ["kernel", *pathology.factors, "y", "low", "high", "n"]
-    treated = table[pathology.treatment].notna()
-    table = table[columns].assign(effect=effect.mask(~treated, False))
+    table = table[columns].assign(effect=effect.mask(~table[pathology.treatment].notna(), False))
     return in_kernel_order(table, cell_columns(kept))
 
 

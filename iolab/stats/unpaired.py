@@ -106,8 +106,7 @@ def unpaired_ratios(
     means["pathology"] = cells["pathology"].iloc[0]
     rows = []
     for _, group in means[means[treatment].notna()].groupby(list(by), dropna=False, observed=True):
-        condition = group.iloc[0][list(by)]
-        base = means.loc[apart_from(means, condition), "y"].to_numpy(dtype=np.float64)
+        base = means.loc[apart_from(means, group.iloc[0][list(by)]), "y"].to_numpy(dtype=np.float64)
         y = group["y"].to_numpy(dtype=np.float64)
         if not base.size:
             continue

@@ -146,8 +146,7 @@ def load(folder: Path | str) -> Dataset:
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     lacking = {n: kind for n, kind in ADDED_COLUMNS.items() if n not in table.columns}
     table = table.assign(**{n: "" if kind == "str" else math.nan for n, kind in lacking.items()})
-    column = conformed(table, {"pathology": CELL_COLUMNS["pathology"]}, path)["pathology"]
-    names = column.unique()
+    names = conformed(table, {"pathology": CELL_COLUMNS["pathology"]}, path)["pathology"].unique()
     if len(names) > 1:
         raise UserError(f"{path}: holds {len(names)} pathologies, not one")
     if not len(names):
@@ -217,8 +216,7 @@ def _lines(texts: pd.Series, most: int) -> pd.Series:
     # The condition of `foreign.line` for each text.
     if all(len(said) <= most for said in known) and "".join(known).isprintable():
         return texts
-    lines = {said: foreign.line(said, most) for said in known}
-    return texts.map(lines).astype("str")
+    return texts.map({said: foreign.line(said, most) for said in known}).astype("str")
 
 
 def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd.DataFrame:

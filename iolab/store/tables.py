@@ -122,8 +122,7 @@ def table_columns(
     pathologies: Collection[str],
 ) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
     """Return the columns of each table of `block_tables`; factors only if of one pathology."""
-    one = len(pathologies) == 1
-    cells = column_types(*pathologies) if one else CELL_COLUMNS
+    cells = column_types(*pathologies) if len(pathologies) == 1 else CELL_COLUMNS
     return cells, LATENCY_COLUMNS, MECHANISM_COLUMNS
 
 

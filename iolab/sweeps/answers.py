@@ -92,8 +92,7 @@ class JudgedTree:
         """Return the file of the answer for a state; None if its sources are unknown."""
         if not state.tree:
             return None
-        key = digest_of([state.tree, self.fixed])
-        return self.how.root / "judgements" / f"{key}.json"
+        return self.how.root / "judgements" / f"{digest_of([state.tree, self.fixed])}.json"
 
 
 def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
@@ -115,8 +114,7 @@ def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
 
 def instruments() -> list[Any]:
     """Return the identity of what measures in virtual machines: QEMU, image, agent."""
-    toolbox = ensure_toolbox()
-    return [toolbox.identity(), ensure_image().digest, own_identity()]
+    return [ensure_toolbox().identity(), ensure_image().digest, own_identity()]
 
 
 def judge_here(
@@ -164,13 +162,9 @@ def _recalled(memory: Path | None) -> Judgement | None:
 LOCK: Final = "iolab.lock"
 _FORMAT: Final = "iolab-lock/1"
 _KEYS: Final[dict[str, type | tuple[type, ...]]] = {
-    "question": str,
-    "kernel": str,
-    "verdict": str,
-    "value": (int, float),
-    "tolerance_percent": (int, float),
-    "kernel_identity": str,
-    "instruments": str,
+    **dict.fromkeys(("question", "kernel", "verdict"), str),
+    **dict.fromkeys(("value", "tolerance_percent"), (int, float)),
+    **dict.fromkeys(("kernel_identity", "instruments"), str),
 }
 
 
@@ -296,8 +290,7 @@ def answered(
     answers = []
     for case, question in zip(cases, questions, strict=True):
         began = time.monotonic()
-        how = asking(question)
-        judgement = judge_here(how, case.kernel, commit=commit, config=config)
+        judgement = judge_here(asking(question), case.kernel, commit=commit, config=config)
         seconds = round(time.monotonic() - began, 1)
         answer = CaseAnswer(case, question.text, judgement, seconds, judgement.verdict)
         if judgement.verdict != "untestable" and (kept or case.expected is not None):

@@ -130,8 +130,7 @@ class _Search:
             open_ = [commit for commit in left if commit != new and commit not in skipped]
             if not open_:
                 break
-            plural = "" if len(open_) == 1 else "s"
-            _log.info("%d commit%s left", len(open_), plural)
+            _log.info("%d commit%s left", len(open_), "" if len(open_) == 1 else "s")
             step = self.step(open_[0])
             found.steps.append(step)
             verdict = step.judgement.verdict

@@ -177,8 +177,7 @@ def _measure(
                 store.put(key, block=block, target=identity, results=results, run=run)
             except IolabError as error:
                 where = f" of {target.where}" if isinstance(target, RealTarget) else ""
-                sentence = f"what came{where} is not kept: {error}"
-                raise error_of(error.exit_code)(sentence) from error
+                raise error_of(error.exit_code)(f"what came{where} is not kept: {error}") from error
         if observation is not None:
             profiles.take(key, results / "profiles")
     return key

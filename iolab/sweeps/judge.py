@@ -188,10 +188,9 @@ def _measured(
         observed=[] if observed is None else ["all"],
     )
     check_request(request)
-    condition = question.claim.condition
     profile = condition_profile(
         question.pathology.profiles["quick"],
-        [condition],
+        [question.claim.condition],
         boots,
         recorded={},
         recorded_control_boots=None,
@@ -241,8 +240,7 @@ def _values(question: Question, data: Dataset, kernel: str) -> pd.Series:
 
 def _described(question: Question, data: Dataset, kernel: str) -> Judgement:
     """Return the value of a question, before a verdict."""
-    values = _values(question, data, kernel)
-    claim = question.claim
+    claim, values = question.claim, _values(question, data, kernel)
     mean = float(values.mean())
     return Judgement(
         "untestable",

@@ -183,8 +183,7 @@ def measure(
     def on_end(job: pool.BlockJob, error: Failure | None) -> None:
         _log.info("%s: %s", job.name, f"failed: {error}" if error else "measured")
 
-    failed = measure_jobs(jobs, request, on_progress=on_progress, on_end=on_end)
-    return Measured(missing, failed)
+    return Measured(missing, measure_jobs(jobs, request, on_progress=on_progress, on_end=on_end))
 
 
 def measure_blocks(

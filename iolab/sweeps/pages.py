@@ -198,8 +198,7 @@ def handed_over(folder: Path) -> Iterator[None]:
             atomic_write(file, payload, mode=0o600)
             named[registry.HANDOVER_VARIABLE] = f"{hashlib.sha256(payload).hexdigest()}:{file}"
         named = {**program_environment(), **named}
-        before = {name: os.environ.get(name) for name in named}
-        stack.callback(_restore, before)
+        stack.callback(_restore, {name: os.environ.get(name) for name in named})
         os.environ.update(named)
         yield
 

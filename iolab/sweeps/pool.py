@@ -179,8 +179,7 @@ class LocalPlace:
             error = entry.error()
             ended.append((entry.job, error))
             if not error:
-                seconds = time.monotonic() - entry.began
-                self._on_time(entry.job, seconds, mean(entry.beside))
+                self._on_time(entry.job, time.monotonic() - entry.began, mean(entry.beside))
         return ended
 
     def running(self) -> int:

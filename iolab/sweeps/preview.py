@@ -55,9 +55,7 @@ _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 _ALIKE: Final = {
     "such blocks on this machine": ("pathology", "kernel", "clock", "cells", "guessed_s"),
     "other blocks of the same pathology and kernel on this machine": (
-        "pathology",
-        "kernel",
-        "clock",
+        *("pathology", "kernel", "clock"),
     ),
     "blocks of the same pathology on other kernels, on this machine": ("pathology", "clock"),
     "blocks of other pathologies on this machine": ("clock",),
@@ -206,8 +204,7 @@ def _expected_of(kind: Mapping[str, Any], history: Sequence[Took]) -> tuple[floa
     for words, names in _ALIKE.items():
         alike = [took for took in history if all(getattr(took, n) == kind[n] for n in names)]
         if newest := alike[-_NEWEST:]:
-            slower = median(took.slower for took in newest)
-            return slower * kind["guessed_s"], words, len(newest)
+            return median(took.slower for took in newest) * kind["guessed_s"], words, len(newest)
     return kind["guessed_s"], _ASSUMED, 0
 
 

@@ -85,10 +85,9 @@ def check_request(request: Request) -> None:
             "on the host's clock one block is measured at a time, or each would measure the other: "
             "leave --jobs away"
         )
-    if request.calls and not request.observed:
-        raise UserError("--calls is for observed cells: name some with --observe")
-    if request.flat and not request.observed:
-        raise UserError("--flat is for observed cells: name some with --observe")
+    for option, given in (("--calls", request.calls), ("--flat", request.flat)):
+        if given and not request.observed:
+            raise UserError(f"{option} is for observed cells: name some with --observe")
     _check_cluster(request)
     if request.target == "vm":
         if request.place.label:

@@ -193,10 +193,9 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
     """Make the page with every verdict and all links, if anything is measured; return its HTML."""
     if not any(outcome.cells for outcome in outcomes):
         return None
-    pages = {o.plan.pathology.name: o.page for o in outcomes if o.page}
     parameters = {
         "folders": [str(outcome.plan.folder) for outcome in outcomes if outcome.cells],
-        "links": _links(request.root, pages),
+        "links": _links(request.root, {o.plan.pathology.name: o.page for o in outcomes if o.page}),
         "experiments": {
             o.plan.pathology.name: _links(request.root, o.experiments) for o in outcomes
         },

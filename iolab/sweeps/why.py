@@ -242,8 +242,7 @@ def _found(run: _Run) -> Why:
             _log.info("longer runs with %s", ", ".join(turning))
             long_keys = run.measure(claims, turning, boots=_LONG_BOOTS, seed=_FRESH, base=_LONG)
             decided = lasting(decided, run.data(long_keys), claims, kernel)
-        rest = ~screened["intervention"].isin(decided["intervention"])
-        tables = [decided, screened[rest]]
+        tables = [decided, screened[~screened["intervention"].isin(decided["intervention"])]]
     table = pd.concat(tables, ignore_index=True)[list(ATTRIBUTION_COLUMNS)]
     for level, reason in run.failed.items():
         hung = (table["intervention"] == level) & (table["n"] == 0)
@@ -338,7 +337,6 @@ def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str
 
 
 def _document(why: Why) -> dict[str, object]:
-    rows = why.table.astype(object).where(why.table.notna(), None).to_dict("records")
     return {
         "format": "iolab-attribution/1",
         "pathology": why.pathology,
@@ -347,7 +345,7 @@ def _document(why: Why) -> dict[str, object]:
         "tried": list(why.tried),
         "failed": why.failed,
         "fixed": list(why.fixed),
-        "rows": rows,
+        "rows": why.table.astype(object).where(why.table.notna(), None).to_dict("records"),
     }
 
 

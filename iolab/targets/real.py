@@ -79,8 +79,7 @@ class RealTarget(ABC):
         if reason := next(filter(None, map(needs_guest, plan.cells)), ""):
             return reason
         kinds = {device.kind for cell in plan.cells for device in cell.devices}
-        made = kinds - {"directory", "named"}
-        missing = sorted(made - set(self.facts["kinds"]))
+        missing = sorted((kinds - {"directory", "named"}) - set(self.facts["kinds"]))
         instead = "name a folder (--directory) or a disk (--destroy) to measure on"
         if can := [kind for kind in MADE if kind in self.facts["kinds"]]:
             instead += f", or --make {' or '.join(can)}"
@@ -122,8 +121,7 @@ class RealTarget(ABC):
                 self._check_ending(work)
             except IolabError:
                 # The next run continues after what was done, if anything was.
-                done = results.glob("cells/*.json")
-                self.remove(f"{folder}/agent.json" if any(done) else folder)
+                self.remove(f"{folder}/agent.json" if any(results.glob("cells/*.json")) else folder)
                 raise
             self.remove(folder)
             (work / "console.txt").rename(results / "console.txt")
@@ -266,16 +264,11 @@ def agent_words(stderr: str, reason: str) -> str:
 
 # The names and types of a survey's facts; each text but the release is a line.
 _SURVEY: dict[str, type | tuple[type, ...]] = {
-    "kernel_release": str,
-    "kernel_version": str,
-    "cpu_model": (str, type(None)),
-    "cpus": int,
-    "fio_version": (str, type(None)),
-    "machine": (str, type(None)),
+    **dict.fromkeys(("kernel_release", "kernel_version", "lacks"), str),
+    **dict.fromkeys(("cpu_model", "fio_version", "machine"), (str, type(None))),
+    **dict.fromkeys(("cpus", "uid"), int),
     "high_resolution_timers": (bool, type(None)),
-    "uid": int,
     "kinds": list,
-    "lacks": str,
 }
 
 
@@ -288,9 +281,8 @@ def checked_survey(raw: Any) -> dict[str, Any]:
             raise IolabError(f"the machine sent a malformed survey: {name}")
     if not 0 < raw["cpus"] <= MOST_CPUS:
         raise IolabError("the machine sent a malformed survey: cpus")
-    lines = {k: foreign.line(v) if isinstance(v, str) else v for k, v in raw.items()}
     return {
-        **lines,
+        **{k: foreign.line(v) if isinstance(v, str) else v for k, v in raw.items()},
         "kernel_release": foreign.name(raw["kernel_release"], "kernel_release"),
         "kinds": [foreign.name(kind, "kind of device") for kind in raw["kinds"]],
     }
