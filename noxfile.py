@@ -84,6 +84,13 @@ def sweep(session: nox.Session) -> None:
     session.run("iolab", "sweep", *session.posargs)
 
 
+@nox.session
+def atlas(session: nox.Session) -> None:
+    """Measure public reports: nox -s atlas [-- NAME|FILE... --kernel K --check]."""
+    install(session)
+    session.run("iolab", "atlas", *session.posargs)
+
+
 def workers() -> int:
     """Return how many workers share the tests: one per core, as far as the memory goes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

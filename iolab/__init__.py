@@ -7,6 +7,7 @@ The names below are loaded when they are first used, so ``import iolab`` costs n
 `compare`                          measure conditions beside their control, or take them from the
                                    store
 `question`, `antagonist`           a fio job or a program of your own, treated and untreated
+`Published`                        the public report that a question is of
 `why`                              find the kernel switch that is the cause
 `judge`                            one question about a kernel: good, bad or untestable
 `decide`                           every primary claim, from the fewest boots
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 # Where each public name is; importing a module here would make `iolab --help` slow.
 _PUBLIC = {
     "Comparison": "iolab.experiment",
+    "Published": "iolab.pathology.base",
     "antagonist": "iolab.experiment",
     "compare": "iolab.experiment",
     "decide": "iolab.experiment.claims",

@@ -14,6 +14,7 @@ from iolab.experiment.listing import read_trace as read_trace
 from iolab.experiment.sweep import sweep as sweep
 from iolab.figures.interactive import timeline as timeline
 from iolab.pathology import register as register
+from iolab.pathology.base import Published as Published
 
 __all__: list[str]
 __version__: str

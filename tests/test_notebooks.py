@@ -59,7 +59,7 @@ def images(page: NotebookNode) -> int:
 
 def test_all_pages_are_here() -> None:
     pages = {Path(pathology.notebook).stem for pathology in PATHOLOGIES.values()}
-    assert sorted({"00_start_here", "experiment", "why"} | pages) == NAMES
+    assert sorted({"00_start_here", "atlas", "experiment", "why"} | pages) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,6 +85,14 @@ def test_the_first_page_gives_the_answer(folder: Path, tmp_path: Path) -> None:
     assert "cannot run here" in text
     assert "its archive cannot be reached" in text
     assert links["dio_kworker"] in text
+    assert images(page) == 1
+
+
+def test_the_atlas_has_a_row_for_each_report(folder: Path, tmp_path: Path) -> None:
+    links = {"dio_kworker": {"page": "dio_kworker.html", "mail": "dio_kworker/mail.txt"}}
+    page = execute("atlas", tmp_path, folders=[str(folder)], links=links)
+    text = shown(page)
+    assert links["dio_kworker"]["mail"] in text
     assert images(page) == 1
 
 

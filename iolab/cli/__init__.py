@@ -23,7 +23,7 @@ from iolab.cli.machines import doctor, kernels, restore
 from iolab.cli.process import Ending, ending_signals
 from iolab.cli.results import export, profile, trace, verdicts
 from iolab.cli.stores import fsck, gc, merge, status
-from iolab.cli.sweep import decide, plan, sweep
+from iolab.cli.sweep import atlas, decide, plan, sweep
 from iolab.cli.terminal import note, report_warnings
 from iolab.cli.verify import verify
 from iolab.extras import COMMANDS, extra
@@ -57,8 +57,8 @@ class ExtraCommand(click.Command):
 mail = ExtraCommand("mail", short_help="Write one finding as a mail to a list.")
 
 _COMMANDS = (
-    *(ask, bisect, decide, doctor, export, fsck, gc, judge, kernels, lab, mail, merge, plan),
-    *(profile, restore, status, sweep, trace, verdicts, verify, why),
+    *(ask, atlas, bisect, decide, doctor, export, fsck, gc, judge, kernels, lab, mail, merge),
+    *(plan, profile, restore, status, sweep, trace, verdicts, verify, why),
 )
 # click's own name for a program called iolab; README and docs/command-line.md give it.
 _COMPLETION = "_IOLAB_COMPLETE"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commands that measure, and the one that shows what would be measured: sweep, plan, decide."""
+"""Commands that measure, and the one that shows what would be: sweep, plan, decide, atlas."""
 
 from __future__ import annotations
 
@@ -265,3 +265,43 @@ def _show_decisions(found: Decisions) -> None:
         echo(f"  {row.claim.name}: {row.judged.verdict} ({words})")
     echo()
     echo(f"{found.cells} cells; tables in {', '.join(map(str, found.folders.values())) or 'none'}")
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@kernels_option("Kernel to boot (repeatable); by default 6.1 and 6.12.")
+@click.option("--boots", type=int, help="Boots of each kernel; by default what decides a claim.")
+@click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs.")
+@target_option
+@jobs_option
+@click.option("--check", is_flag=True, help="Only check that each entry is whole.")
+@root_option
+@json_option
+def atlas(*, names: tuple[str, ...], check: bool, as_json: bool, **options: Any) -> None:
+    """Measure public reports of slow I/O.
+
+    Without a NAME, all of the atlas: the five reports of iolab, then the files in atlas/, of at
+    most 40 lines each. A FILE is an entry of your own. Each report gets a page, a mail and a
+    reproducer; one index leads to them.
+    """
+    from iolab.sweeps.atlas import entries
+
+    wanted = entries(names)
+    if check:
+        for entry in wanted:
+            echo(f"{entry.name}: whole")
+        return
+    from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.atlas import run_atlas
+
+    if options["target"] == "vm":
+        options["kernels"] = options["kernels"] or ("6.1", "6.12")
+    request = request_of({**options, "pathologies": ()}, profile="quick")
+    with interrupt_says(_INTERRUPTED), SweepProgress() as progress:
+        index, outcomes = run_atlas(wanted, request, progress.update)
+    if as_json:
+        print_json({"index": index, "reports": list(map(_outcome_document, outcomes))})
+    else:
+        for outcome in outcomes:
+            _show_outcome(outcome)
+        echo(f"\nopen {index}")

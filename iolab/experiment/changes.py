@@ -50,9 +50,10 @@ _Level = int | str
 _PROPERTIES: Final = {
     f"{_DEVICE}.size_mib" if f.name == "size_mib" else f.name: f.name
     for f in fields(Device)
-    if f.name not in {"name", "kind", "scheduler", "tunables", "path", "serial"}
+    if f.name not in {"name", "kind", "members", "scheduler", "tunables", "path", "serial"}
 }
 _FLAGS: Final = {f.name for f in fields(Device) if isinstance(f.default, bool)}
+_TEXTS: Final = ("table", "level")
 # Fields of a recipe that are changed as they are.
 _NICE: Final = "worker_nice"
 _NUMBERS: Final = (_CPUS, "size_mib", _NICE)
@@ -302,6 +303,8 @@ def _of_kind(recipe: Recipe, name: str, value: _Level) -> Recipe:
 
 
 def _with_property(recipe: Recipe, name: str, value: _Level) -> Recipe:
+    if name in _TEXTS:
+        return _with_device(recipe, **{name: str(value)})
     number = _number(name, value)
     flag = {0: False, 1: True}.get(number, number) if name in _FLAGS else number
     return _with_device(recipe, **{_PROPERTIES[name]: flag})

@@ -14,11 +14,10 @@ from iolab.experiment.changes import Cells
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
 from iolab.experiment.progress import progress_bar
-from iolab.experiment.question import question
+from iolab.experiment.question import BOOTS, question
 from iolab.pathology import named_pathologies, register
 from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
 from iolab.paths import runs_dir
-from iolab.stats.claims import FEWEST
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks
 from iolab.sweeps.block import prepare_observer
@@ -28,9 +27,6 @@ from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab.targets.real import Place
 from iolab_base.errors import IolabError, UserError
 from iolab_base.names import one_of
-
-# Two boots run side by side on two cores, and two give an interval; a verdict takes FEWEST.
-_BOOTS = 2
 
 
 def compare(
@@ -127,7 +123,7 @@ def compare(
     check_request(request)
     _check_kernels(chosen, request.kernels)
     if boots is None:
-        boots = FEWEST if _asked(chosen) and chosen.claims else _BOOTS
+        boots = chosen.profiles["quick"].boots if _asked(chosen) else BOOTS
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with progress_bar(shown=progress) as update:
         (plan,) = plan_blocks([(chosen, profile)], request)

@@ -19,8 +19,9 @@ from fiojobs import Surroundings, Translation, translate
 from iolab.blocks import encode_plan
 from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
-from iolab.pathology.base import TREATED_KERNEL, Claim, Pathology, Profile
+from iolab.pathology.base import TREATED_KERNEL, Claim, Pathology, Profile, Published
 from iolab.pathology.factors import INTERVENTION, Condition, Grid, boot_part
+from iolab.stats.claims import FEWEST
 from iolab.store.counters import CELL_COLUMNS
 from iolab.targets.shipped import program as shipped
 from iolab_agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
@@ -45,6 +46,9 @@ _RECORDING: Final = Recording(
 _WINDOW_MS: Final = 300
 _COMPLETION_NS: Final = 10_000
 _AS_ASKED: Final = "as asked"
+_OWN: Final = "a question of the user's own"
+# Without a claim: two boots run side by side on two cores, and give an interval.
+BOOTS: Final = 2
 # For the files of a job on the usual device, and for one file if nobody names a size.
 _ROOM_MIB: Final = 256
 _SIZE_MIB: Final = 64
@@ -55,7 +59,7 @@ _MEASURES: Final = tuple(
 # "iops ratio < 0.9"
 _CLAIM: Final = re.compile(
     r"(?P<value>[A-Za-z_][A-Za-z0-9_.]*) +(?P<contrast>ratio|difference|treated) *(?P<side>[<>]) *"
-    r"(?P<limit>[-+]?[0-9.]+(?:e[-+]?[0-9]+)?)"
+    r"(?P<limit>[-+]?[0-9][0-9_.]*(?:e[-+]?[0-9]+)?)"
 )
 
 
@@ -138,6 +142,7 @@ def question(
     count: Sequence[str] = (),
     name: str | None = None,
     title: str = "",
+    published: Published | None = None,
 ) -> Pathology:
     """Return a question as a pathology, which `iolab.compare` and `iolab.sweep` measure.
 
@@ -187,6 +192,8 @@ def question(
         such as ``dget_parent_per_io`` and ``block_block_rq_issue_per_io``, of a program ``_per_s``.
     name, title : str, optional
         Identifier (by default ``question_`` and a digest) and one line for people.
+    published : Published, optional
+        The public report that the question is of, for its page and its mail.
 
     Raises
     ------
@@ -246,8 +253,8 @@ def question(
     cells = Cells(recipe, every)
     grid: Grid = {change.factor_name: change.levels for change in every}
     profile = Profile(
-        kernels=(("6.1",), ("6.8", "6.12")),
-        boots=2,
+        kernels=_kernels(treated),
+        boots=FEWEST if claims else BOOTS,
         grids=(grid,),
         ramp_ms=ramp_ms,
         runtime_ms=runtime_ms,
@@ -258,7 +265,7 @@ def question(
     return Pathology(
         name=name or f"question_{cells.digest()}",
         title=title or f"{' and '.join(treatment)}: {what}",
-        source="a question of the user's own",
+        source=published.links[0] if published and published.links else _OWN,
         treatment=treated.factor_name,
         control=treated.control,
         factors={change.factor_name: change.factor for change in every},
@@ -270,8 +277,16 @@ def question(
         machine=cells.machine,
         from_counters=recipe.counts,
         recording=recording,
+        published=published,
         translation=() if asked is None else tuple(asked.rows),
     )
+
+
+def _kernels(treated: Change) -> tuple[tuple[str, ...], ...]:
+    """Return the kernels of a sweep; where the kernel is the treatment, that of the controls."""
+    if treated.factor_name != TREATED_KERNEL:
+        return (("6.1",), ("6.8", "6.12"))
+    return (tuple(name for name in ("6.1", "6.12") if name not in treated.levels)[:1],)
 
 
 def _one_work(fio: object, program: object) -> None:

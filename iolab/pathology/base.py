@@ -198,6 +198,9 @@ class Published:
     * ``stack``: where it happens, as the report's own stack shows it.
     * ``claim``: the default claim of a mail; "" chooses among the reproduced ones.
     * ``treated``: levels of the treatment in words for readers who do not know the pathology.
+    * ``date``: when it was published, as YYYY-MM-DD.
+    * ``numbers``: the published numbers in the report's own words.
+    * ``cause``: what is known upstream: the commit or feature, and the version it came or went in.
     """
 
     citation: str
@@ -208,6 +211,9 @@ class Published:
     stack: str = ""
     claim: str = ""
     treated: Mapping[str, str] = field(default_factory=dict)
+    date: str = ""
+    numbers: tuple[str, ...] = ()
+    cause: str = ""
 
 
 @dataclass(frozen=True)

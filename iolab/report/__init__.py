@@ -6,6 +6,9 @@
 these. Every function raises IolabError if a folder or file that it is given cannot be written.
 """
 
+from iolab.report.atlas import AtlasIndex as AtlasIndex
+from iolab.report.atlas import atlas_index as atlas_index
+from iolab.report.atlas import published_table as published_table
 from iolab.report.attribution import Attribution as Attribution
 from iolab.report.attribution import attribution_text as attribution_text
 from iolab.report.attribution import load_attribution as load_attribution

@@ -218,7 +218,7 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 _COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
-_TONES: Final = dict(zip(VERDICTS, ("yes", "no", *["open"] * 2, *["none"] * 3), strict=True))
+TONES: Final = dict(zip(VERDICTS, ("yes", "no", *["open"] * 2, *["none"] * 3), strict=True))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -286,7 +286,7 @@ class VerdictIndex:
             return {"words": terminal(kernel), "address": address}
         # The count is followed by the claims that were not reproduced.
         words, _, others = terminal(str(row[column])).partition(" (")
-        tone = _TONES.get(words, "mixed" if words.endswith("reproduced") else "")
+        tone = TONES.get(words, "mixed" if words.endswith("reproduced") else "")
         return {"words": words, "tone": tone, "more": others.removesuffix(")")}
 
 

@@ -51,7 +51,7 @@ class Request:
     # profile's, and to trace; `observed` likewise, or "all". `calls` are kernel functions recorded
     # call by call, `flat` profiles without callers. `target` is "vm", "local" or
     # ``ssh://user@host[:port]``, `place` a real machine's disk or folder, `cluster` a Dask
-    # scheduler's address or "".
+    # scheduler's address or "". `index` names the page that leads to all others; "" is the label.
 
     profile: str
     pathologies: Sequence[str] = ()
@@ -69,6 +69,7 @@ class Request:
     target: str = "vm"
     place: Place = field(default_factory=Place)
     cluster: str = ""
+    index: str = ""
 
 
 def check_request(request: Request) -> None:

@@ -127,8 +127,9 @@ def _made(
 def _experiment_kernels(plan: PathologyPlan, data: Dataset) -> list[str]:
     """Return the kernels whose experiment has a page of its own."""
     kernels = kernels_of(data.cells)
-    # The pathology's page would show the same.
-    return [] if plan.pathology.notebook == EXPERIMENT and len(kernels) == 1 else kernels
+    # Without a timeline, the pathology's page shows the same.
+    same = len(kernels) == 1 or not data.cells["recorded"].any()
+    return [] if plan.pathology.notebook == EXPERIMENT and same else kernels
 
 
 def _experiment(request: Request, plan: PathologyPlan, kernel: str) -> Page:
@@ -157,20 +158,23 @@ def _report(request: Request, outcome: Outcome, data: Dataset) -> Page:
         "results_file": str(plan.folder / "results.json"),
         "family": measured_family(plan.pathology, data.cells),
     }
+    heading = ""
     if plan.pathology.notebook == EXPERIMENT:
         parameters["results"] = str(request.root)
+        heading = plan.pathology.title
     return Page(
         name,
         notebook_path(plan.pathology),
         plan.folder / f"{name}.ipynb",
         parameters,
         links=_links(plan.folder, {"All verdicts": _index(request), **pages}),
+        heading=heading,
     )
 
 
 def _index(request: Request) -> Path:
     """Return the page that shows every verdict."""
-    return request.root / f"{sweep_label(request)}.html"
+    return request.root / f"{request.index or sweep_label(request)}.html"
 
 
 def _links(folder: Path, pages: Mapping[str, Path]) -> dict[str, str]:

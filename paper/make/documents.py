@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from iolab.pathology import PATHOLOGIES
+from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, rules_digest
+from iolab.report.atlas import atlas_index
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
@@ -21,11 +22,11 @@ from iolab.stats.shape import threshold
 from iolab.stats.verdicts import (
     neighbourhood_table,
     rule_text,
-    verdict_summary,
     verdict_table,
     verdict_text,
 )
 from iolab.store.dataset import load, result_folders, with_measure
+from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
 
@@ -36,6 +37,7 @@ CAUSES = _ROOT / "docs" / "causes.md"
 PATHOLOGIES_PAGE = _ROOT / "docs" / "pathologies.md"
 RULES = _ROOT / "docs" / "rules.md"
 CONTROLS = _ROOT / "docs" / "controls.md"
+ATLAS = _ROOT / "docs" / "atlas.md"
 # How the tables of README and docs name a verdict.
 _WORDS = {
     "reproduced": "yes",
@@ -55,16 +57,13 @@ def _judged(data: Path) -> pd.DataFrame:
 
 
 def verdicts(data: Path) -> str:
-    """Return the verdicts on all pathologies in `data` as a Markdown table.
-
-    A row per pathology, a column per kernel; a cell gives the mechanism, then the magnitude.
-    """
-    summary = verdict_summary(_judged(data))
-    kernels = kernels_of(summary)
-    lines = [_row("pathology", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
-    for name, rows in summary.groupby("pathology", sort=False):
-        cells = {row["kernel"]: _short(row) for row in rows.to_dict("records")}
-        link = f"[{name}](notebooks/{rows['page'].iloc[0]})"
+    """Return the verdicts on all pathologies in `data` as a Markdown table, a column per kernel."""
+    judged = _judged(data)
+    kernels = kernels_of(judged)
+    lines = [_row("report", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
+    for name, rows in judged[~judged["secondary"]].groupby("pathology", sort=False):
+        cells = {kernel: _short(of_one) for kernel, of_one in rows.groupby("kernel")}
+        link = f"[{name}](notebooks/{get_pathology(str(name)).notebook})"
         lines.append(_row(link, *(cells.get(kernel, "") for kernel in kernels)))
     return "\n".join(lines)
 
@@ -73,11 +72,13 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _short(row: Mapping[Any, Any]) -> str:
-    """Condense the verdicts of one pathology on one kernel to a few characters."""
-    kinds = [row[kind] for kind in ("mechanism", "magnitude") if row[kind] != "no claim"]
-    words = [_WORDS.get(kind, kind.partition(" reproduced")[0]) for kind in kinds]
-    return " / ".join(words) if set(kinds) != {"cannot run here"} else words[0]
+def _short(rows: pd.DataFrame) -> str:
+    """Condense the verdicts on the primary claims of a report on a kernel to a word."""
+    judged = rows.loc[rows["verdict"] != "cannot run here", "verdict"]
+    if judged.nunique() < 2:
+        return _WORDS[judged.iloc[0]] if len(judged) else "cannot run here"
+    yes = int((judged == "reproduced").sum())
+    return f"partly: {yes} of {len(judged)}" if yes else "no"
 
 
 def claims(data: Path) -> str:
@@ -288,6 +289,26 @@ def recipes() -> str:
     return "\n".join(lines)
 
 
+def atlas(data: Path) -> str:
+    """Return the reports of the atlas as a Markdown table: what was published, answers, cause."""
+    found = entries()
+    of_atlas = result_folders(data / "atlas")
+    table = pd.concat([_judged(data), *(verdict_table(load(f)) for f in of_atlas)])
+    index = atlas_index(table, {one.name: [c.name for c in one.controls] for one in found})
+    rows = {row["report"]: row for row in index.frame.to_dict("records")}
+    kernels = [f"kernel {kernel}" for kernel in kernels_of(table)]
+    lines = [_row("report", "published", *(k.removeprefix("kernel ") for k in kernels), "cause")]
+    lines.append("|---" * (len(kernels) + 3) + "|")
+    for one in found:
+        row, published = rows[one.name], one.report.published
+        links = published.links if published else ()
+        link = next((link for link in links if link.startswith("https://")), "")
+        title = f"[{markdown(one.report.title)}]({link})" if link else markdown(one.report.title)
+        cells = (str(row[name]) for name in ("published", *kernels, "cause"))
+        lines.append(_row(f"{title} (`{one.name}`)", *map(markdown, cells)))
+    return "\n".join(lines)
+
+
 def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
@@ -296,6 +317,7 @@ def renew(data: Path) -> None:
         fill(page, "brackets", between)
     fill(CONTROLS, "neighbourhoods", neighbourhoods(data))
     fill(CONTROLS, "recipes", recipes())
+    fill(ATLAS, "atlas", atlas(data))
     fill(CLAIMS, "claims", claims(data))
     fill(CAUSES, "causes", causes(data))
     fill(RULES, "rules", rules())

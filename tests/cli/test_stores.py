@@ -23,7 +23,7 @@ _WITH_ROOT = (
     *("profile --root", "profile CELL --root", "merge OTHER --root"),
     f"export {REFERENCE / 'dio_kworker'} --canonical --root",
 )
-_MEASURING = ("ask", "bisect", "decide", "judge", "why")
+_MEASURING = ("ask", "atlas", "bisect", "decide", "judge", "why")
 
 
 def test_nothing_is_measured_where_no_kernel_is(

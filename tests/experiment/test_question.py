@@ -156,6 +156,19 @@ def test_an_antagonist_runs_beside_all_cells_or_is_the_treatment() -> None:
             lambda c: c.filesystem.mount,
             ["noatime", "norelatime"],
         ),
+        (
+            "table",
+            "0 131072 linear {data} 9",
+            {
+                "device": [
+                    Device("data", "null_blk", 512),
+                    Device("d", "dm", 64, table="0 131072 linear {data} 0"),
+                ],
+                "filesystem": None,
+            },
+            lambda c: c.devices[-1].table,
+            "0 131072 linear {data} 9",
+        ),
         ("worker_nice", -20, {}, lambda c: c.worker_nice, -20),
         ("size_mib", 32, {}, lambda c: c.job.size_mib, 32),
         ("layout", "unwritten", {}, lambda c: c.job.layout, "unwritten"),

@@ -34,6 +34,14 @@ def test_a_mail_goes_to_standard_output_or_to_a_file(
     assert path.read_text() == told.out
 
 
+def test_the_reproducer_alone_is_that_of_the_mail(iolab: Iolab, folder: Path) -> None:
+    words = ("mail", folder, "--kernel", "6.1", "--claim", "IOPS lost")
+    script = iolab(*words, "--script")
+    assert script.code == 0
+    assert script.out.startswith("#!/bin/sh")
+    assert script.out in iolab(*words).out
+
+
 def test_one_mail_is_about_one_folder(iolab: Iolab) -> None:
     told = iolab("mail", REFERENCE)
     assert (told.code, told.out) == (2, "")

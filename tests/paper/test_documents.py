@@ -13,15 +13,19 @@ from iolab.pathology.base import rules_digest
 from iolab.paths import REFERENCE
 from iolab.report.attribution import load_attribution
 from iolab.stats.shape import threshold
+from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import load
+from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from paper.make.documents import (
+    ATLAS,
     CAUSES,
     CLAIMS,
     CONTROLS,
     PATHOLOGIES_PAGE,
     README,
     RULES,
+    atlas,
     brackets,
     causes,
     claims,
@@ -55,6 +59,34 @@ def test_the_page_of_controls_shows_what_their_data_say() -> None:
         own, with_it, _, without = line.strip("| ").split(" | ")[3:]
         assert all(" yes: " in cell for cell in (own, with_it)), line
         assert " no: " in without, line
+
+
+@pytest.mark.nightly
+def test_the_page_of_the_atlas_shows_what_its_data_say() -> None:
+    assert atlas(REFERENCE) in ATLAS.read_text(encoding="utf-8")
+
+
+def _estimate(folder: str, claim: str, kernel: str) -> float:
+    table = verdict_table(load(REFERENCE / folder)).set_index(["claim", "kernel"])
+    return float(table.loc[(claim, kernel), "estimate"])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("folder", "claim", "kernel", "words"),
+    [
+        ("controls/bfq_idling", "throughput collapses", "5.4", "On 5.4 it is {:.2f}"),
+        ("controls/bfq_idling", "throughput collapses", "5.4-no-inject", "it is {:.2f} again"),
+        ("atlas/polling_starves_kworker", "iops ratio < 0.095", "5.10", "measures {:.3f}"),
+        ("atlas/xfs_async_buffered", "iops ratio < 0.607", "5.10", "measure {:.2f} on 5.10"),
+    ],
+)
+def test_the_findings_of_the_readme_are_those_of_the_data(
+    folder: str, claim: str, kernel: str, words: str
+) -> None:
+    entries()
+    said = " ".join(README.read_text(encoding="utf-8").split())
+    assert words.format(_estimate(folder, claim, kernel)) in said
 
 
 def test_the_page_of_controls_shows_what_the_recipes_change() -> None:

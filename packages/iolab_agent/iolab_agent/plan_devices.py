@@ -127,7 +127,10 @@ _TARGETS = {
     ),
     "thin": rf"{_D} {_N}",
     "thin-pool": rf"{_D} {_D} {_N} {_N}( {_N}( [a-z_]+)+)?",
-    "verity": rf"1 {_D} {_D} 4096 4096 {_N} {_N} sha256 \{{root\}} (-|([0-9a-f]{{2}})+)",
+    "verity": (
+        rf"1 {_D} {_D} 4096 4096 {_N} {_N} sha256 \{{root\}} (-|([0-9a-f]{{2}})+)"
+        rf"( {_N}( [a-z_]+)+)?"
+    ),
 }
 _LINE = re.compile(rf"(?P<start>{_N}) (?P<length>{_N}) (?P<target>[a-z-]+) (?P<rest>.+)")
 _POOL = re.compile(r" thin \{(.*?)\}")

@@ -31,13 +31,16 @@ _FILE = click.Path(path_type=Path)
     multiple=True,
     help="Folder of `iolab why`, for the cause on its kernel (repeatable).",
 )
+@click.option("--script", is_flag=True, help="Write the reproducer alone, a shell script.")
 @click.option("-o", "--output", type=_FILE, help="Write to this file instead of standard output.")
 @defined_in
 def mail(
     folder: Path,
+    *,
     kernels: tuple[str, ...],
     claim: str | None,
     causes: tuple[Path, ...],
+    script: bool,
     output: Path | None,
 ) -> None:
     """Write one finding as a mail to a list.
@@ -50,15 +53,19 @@ def mail(
     from iolab.report.attribution import load_attribution
     from iolab.store.dataset import load, result_folders
     from iolab_base.files import check_outputs, write_output
-    from iolab_mail.mail import finding_mail
+    from iolab_mail.mail import finding_mail, finding_script
 
     check_outputs([output] if output else [], [folder, *causes])
     folders = result_folders(folder)
     if len(folders) > 1:
         names = ", ".join(found.name for found in folders)
         raise UserError(f"{folder} holds several folders of results: name one of {names}")
-    found = [load_attribution(cause) for cause in causes]
-    text = finding_mail(load(folders[0]), kernels=kernels, claim=claim, causes=found)
+    data = load(folders[0])
+    if script:
+        text = finding_script(data, kernels=kernels, claim=claim)
+    else:
+        found = [load_attribution(cause) for cause in causes]
+        text = finding_mail(data, kernels=kernels, claim=claim, causes=found)
     if output is None:
         click.echo(text, nl=False)
     else:

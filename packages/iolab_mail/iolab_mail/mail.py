@@ -89,6 +89,14 @@ def finding_mail(
     return f"{said}\n"
 
 
+def finding_script(data: Dataset, *, kernels: Sequence[str] = (), claim: str | None = None) -> str:
+    """Return the reproducer of a mail alone: ``sh -e SCRIPT treated`` or ``control``."""
+    finding = find(data, kernels, claim)
+    profile = finding.pathology.profiles[_PROFILE]
+    sides = sides_of(finding.pathology, finding.claim, profile, random.Random(1))  # noqa: S311
+    return reproducer(sides, finding.claim.value)
+
+
 def _subject(finding: Finding, sides: Sides) -> str:
     published = finding.pathology.published
     what = finding.pathology.title if published is None else published.subject

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""The index of the atlas: a row for each report, its controls below its answers."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from bs4 import BeautifulSoup
+
+from iolab import report
+from iolab.pathology import get_pathology
+from iolab.report.atlas import answer
+from iolab.stats.verdicts import verdict_table
+from tests.support.payloads import PAYLOADS, Attacked
+from tests.support.reports import report as reference
+
+NAMES = ("dio_kworker", "fsnotify_contention", "aio_migration")
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return pd.concat([verdict_table(reference(name)) for name in NAMES], ignore_index=True)
+
+
+def test_a_control_is_no_row_but_stands_below_the_answer(table: pd.DataFrame) -> None:
+    controls = {"dio_kworker": ["fsnotify_contention"]}
+    index = report.atlas_index(table, controls)
+    assert index.frame["report"].tolist() == ["dio_kworker", "aio_migration"]
+    assert {"kernel 6.1", "kernel 6.12", "published", "cause"} <= set(index.frame)
+    page = BeautifulSoup(index._repr_html_(), "html.parser")
+    first, second = page.select("tbody tr")
+    title = get_pathology("fsnotify_contention").title
+    assert title in first.text
+    assert title not in second.text
+
+
+def test_a_row_leads_to_its_page_mail_and_reproducer(table: pd.DataFrame) -> None:
+    links = {"dio_kworker": {"page": "a b.html", "mail": "m.txt", "script": "r.sh"}}
+    page = BeautifulSoup(report.atlas_index(table, {}, links)._repr_html_(), "html.parser")
+    first, *others = page.select("tbody tr")
+    assert [a["href"] for a in first.select("a")] == ["a%20b.html", "m.txt", "r.sh"]
+    assert not any(row.select("a") for row in others)
+
+
+def test_rows_are_filtered_by_verdict_and_kernel(table: pd.DataFrame) -> None:
+    table = table[(table["pathology"] != "aio_migration") | (table["kernel"] == "6.1")]
+    page = report.atlas_index(table)._repr_html_()
+    marks = dict(re.findall(r'value="([vk]\d+)">([^<]+)<', page))
+    rows = re.findall(r'<tr class="([^"]*)">', page)
+    (newer,) = (mark for mark, words in marks.items() if words == "6.12")
+    assert [newer in row.split() for row in rows] == [True, True, False]
+    assert "not measured" in page
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (["reproduced", "reproduced"], "yes"),
+        (["not reproduced"], "no"),
+        (["inconclusive"], "inconclusive"),
+        (["reproduced", "not reproduced", "inconclusive"], "1 of 3 claims"),
+    ],
+)
+def test_an_answer_is_a_word_or_two(verdicts: list[str], words: str) -> None:
+    assert answer(pd.DataFrame({"verdict": verdicts}))[0] == words
+
+
+def test_what_was_published_is_quoted() -> None:
+    pathology = get_pathology("bfq_idling")
+    assert pathology.published is not None
+    told = report.published_table(pathology)
+    assert pathology.published.citation in set(told["as published"])
+    assert set(pathology.published.links) <= set(told["as published"])
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_an_index_shows_the_words(table: pd.DataFrame, kind: str) -> None:
+    text = PAYLOADS[kind].encode("utf-8", "replace").decode()
+    attacked = table.assign(kernel=table["kernel"].replace("6.12", text))
+    read = Attacked(report.atlas_index(attacked)._repr_html_())
+    assert read.found == []
+    # A link is a path relative to the page, whatever is in it.
+    links = {name: {"page": text, "mail": text} for name in NAMES}
+    page = report.atlas_index(attacked, {}, links)._repr_html_()
+    assert all(":" not in link for link in re.findall(r'href="([^"]*)"', page))
