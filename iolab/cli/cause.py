@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.completion import complete_kernel, complete_pathology
-from iolab.cli.options import PATH, jobs_option, json_option, root_option, target_option
+from iolab.cli.options import (
+    PATH,
+    complete_kernel,
+    complete_pathology,
+    jobs_option,
+    json_option,
+    root_option,
+    target_option,
+)
 from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json
 from iolab_base.errors import IolabError, UserError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from iolab.cli.completion import complete_kernel
-from iolab.cli.options import PATH, json_option, root_option
+from iolab.cli.options import PATH, complete_kernel, json_option, root_option
 from iolab.cli.terminal import echo, print_json
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError

@@ -46,7 +46,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_js
         other = "--json" if pyperf is None else "--pyperf"
         raise UserError(f"--canonical and {other} are two forms of export: name one")
     if pyperf is not None:
-        from iolab.report.archives import write_archives
+        from iolab.report.summary import write_archives
         from iolab.store.dataset import load
 
         archives = write_archives(load(folder), pyperf)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.completion import complete_pathology
 from iolab.cli.options import (
     SelectionCommand,
+    complete_pathology,
     jobs_option,
     json_option,
     kernels_option,
