@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from icountvm.kernels import Kernel, KernelStatus
+from iolab import doctor
 from iolab.doctor import KernelDifference, differences, kernel_document, kernel_lines
 from iolab_base.errors import UserError
 

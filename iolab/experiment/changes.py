@@ -256,14 +256,6 @@ def _applied(recipe: Recipe, name: str, value: _Level) -> Recipe:
     return replace(recipe, sections=_with_option(recipe.sections, option, value, only=only))
 
 
-def _grouped(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return replace(recipe, group=_in_group(recipe.group, name, value))
-
-
-def _set(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return replace(recipe, settings={**recipe.settings, name: _number(name, value)})
-
-
 def _counted(recipe: Recipe, name: str, value: _Level) -> Recipe:
     if name == _NICE and recipe.program is not None:
         raise UserError(f"{name} is for a fio job: beside a program no worker gets it")
@@ -279,14 +271,6 @@ def _of_phase(recipe: Recipe, name: str, value: _Level) -> Recipe:
     return replace(recipe, sections=tuple(s for s in recipe.sections if s.name in phase))
 
 
-def _laid_out(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return replace(recipe, layout=str(value))
-
-
-def _changed_together(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return replace(recipe, intervention=str(value))
-
-
 def _beside(recipe: Recipe, name: str, value: _Level) -> Recipe:
     if recipe.antagonist is None:
         raise UserError("the treatment is the antagonist, and there is none: antagonist=...")
@@ -296,10 +280,6 @@ def _beside(recipe: Recipe, name: str, value: _Level) -> Recipe:
 def _on_kernel(recipe: Recipe, name: str, value: _Level) -> Recipe:
     check_name(str(value))
     return replace(recipe, kernel=str(value))
-
-
-def _of_kind(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return _with_device(recipe, kind=str(value))
 
 
 def _with_property(recipe: Recipe, name: str, value: _Level) -> Recipe:
@@ -355,19 +335,21 @@ def _of_antagonist(recipe: Recipe, name: str, value: _Level) -> Recipe:
 
 _Applying = Callable[[Recipe, str, _Level], Recipe]
 _APPLIED: Final[Mapping[str, _Applying]] = {
-    **dict.fromkeys(FILES, _grouped),
-    **dict.fromkeys(SETTINGS, _set),
+    **dict.fromkeys(FILES, lambda r, name, v: replace(r, group=_in_group(r.group, name, v))),
+    **dict.fromkeys(
+        SETTINGS, lambda r, name, v: replace(r, settings={**r.settings, name: _number(name, v)})
+    ),
     **dict.fromkeys(_NUMBERS, _counted),
     **dict.fromkeys(_PROPERTIES, _with_property),
     **dict.fromkeys(_OPTIONS_OF, _with_options),
     _ANTAGONIST: _beside,
-    _DEVICE: _of_kind,
+    _DEVICE: lambda recipe, _, value: _with_device(recipe, kind=str(value)),
     _FILESYSTEM: _on_filesystem,
     _SCHEDULER: _scheduled,
-    _LAYOUT: _laid_out,
+    _LAYOUT: lambda recipe, _, value: replace(recipe, layout=str(value)),
     _SECTION: _of_phase,
     _KERNEL: _on_kernel,
-    INTERVENTION: _changed_together,
+    INTERVENTION: lambda recipe, _, value: replace(recipe, intervention=str(value)),
 }
 # By the word before the dot.
 _APPLIED_TO: Final[Mapping[str, _Applying]] = {_ANTAGONIST: _of_antagonist, _SCHEDULER: _tuned}

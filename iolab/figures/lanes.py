@@ -96,8 +96,7 @@ def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
     times = np.unique(bars.loc[bars["state"] == "preempted", "start_ns"].to_numpy())
     waits = bars[bars["state"] == "runnable"]
     if times.size:
-        count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
-        begin = int(times[int(np.argmax(count))])
+        begin = densest(times, length_ns)
     elif len(waits):
         length = (waits["end_ns"] - waits["start_ns"]).to_numpy()
         begin = int(waits["start_ns"].iloc[int(np.argmax(length))])
@@ -105,6 +104,12 @@ def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
         begin = int(bars["start_ns"].iloc[0])
     begin = min(max(begin - length_ns // 20, first), last - length_ns)
     return begin, begin + length_ns
+
+
+def densest(times: Rows, length_ns: int) -> int:
+    """Return the time at which the window of a length with most of these times begins."""
+    count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
+    return int(times[int(np.argmax(count))])
 
 
 def embedded_span(shown: Scene, view: tuple[int, int], most: int) -> tuple[int, int]:

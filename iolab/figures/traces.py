@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from iolab import measure
-from iolab.figures.lanes import WAITING, any_of, fits
+from iolab.figures.lanes import WAITING, any_of, densest, fits
 from iolab.figures.style import (
     DOUBLE_IN,
     LINES,
@@ -56,8 +56,7 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     for pattern in reversed(list(lanes.values())):
         times = at[whole & fits(switch["next_comm"], pattern)]
         if times.size:
-            count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
-            return int(times[int(np.argmax(count))]) - length_ns // 20
+            return densest(times, length_ns) - length_ns // 20
     raise UserError(f"no task called {any_of(lanes)} runs in {trace.path}")
 
 

@@ -10,18 +10,16 @@ BFQ on 5.1, without a number.
 CFQ ended with 5.0, and BFQ has no group_idle: where there is no CFQ, the question is whether BFQ
 does it. The control is the scheduler "none".
 
-The recipe and what was tuned in it, each for a reason:
+What was tuned, and why:
 
 * **null_blk in memory, 200 us per request, declared rotational**: a disk whose own time is short
   beside the 8 ms, and of the kind that BFQ's idling is meant for. High-resolution timers make the
   200 us exact.
 * **File system made and mounted under "none"**, with nothing left for a lazy kernel thread.
 * ``writes`` **for each dd**, about 300 in all, every dd with a file of its own. 300 writes are the
-  report's own command, shortened; the report's claims are about this case. Newer kernels' BFQ
-  learns which queue wakes which and stops idling after a few requests, so the longer a dd, the less
-  it shows of this start-up. Ten writes are a short-lived program, as package managers run by the
-  dozen; each pays the start-up again. The report has no such programs: claims about them are
-  secondary.
+  report's own command, shortened. Newer kernels' BFQ learns which queue wakes which, and stops
+  idling after a few requests. Ten writes are a short-lived program, which pays this start-up again;
+  the report has none, so claims about them are secondary.
 * ``bfq`` **and** ``bfq-throughput`` (low_latency=0). In its default mode BFQ favours a queue that
   has just begun, and from 6.1 on a short dd then waits in the root cgroup too. Without it, only
   idling between groups is left.

@@ -6,10 +6,6 @@ for each I/O ``__fsnotify_parent`` takes and drops a reference of the device nod
 many jobs on a fast device they all fight for its one cache line, and IOPS fall from 15 jobs on
 (Linux 6.3.9, 48 threads); without these calls they were more than four times as high.
 
-Only the **mechanism** is decided here: how often ``dget_parent`` is called for each read, counted
-with a kprobe. The magnitude comes from cores that contend for a cache line, which neither virtual
-time nor a machine with few cores can show.
-
 Two hooks make the calls (stacks of a kprobe on ``__fsnotify_parent``, 200 reads on 5.10, 6.1, 6.12
 and 7.2). On 5.10 and 6.1 every read asks for permission first (FS_ACCESS_PERM, from ``aio_read`` or
 ``io_read``), and 6.8 makes as many calls; 6.12 and 7.2 ask only if a watch wants permission

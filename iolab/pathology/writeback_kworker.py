@@ -6,14 +6,7 @@ NVMe, 128 fio jobs of 1 MiB writes. Buffered, ext4 reached 5383 MB/s with its fl
 100 %, XFS 14.6 GB/s with its at 20 %; direct, both about 14.4 GB/s. So a byte cost ext4's worker
 13.6 times what it cost XFS's.
 
-ext4 is the treatment and XFS the control, as in the article's comparison; its other two, buffered
-against direct and few jobs against many, are plain factors.
-
-Decided here are the **worker's cost** per MiB, that there is **one at a time**, and whether the
-file systems handle **pages or folios**. How busy the worker is, how bandwidth grows with jobs and
-where it stops cannot be decided: that takes real cores and a device faster than one worker.
-
-The recipe and what was tuned in it, each for a reason:
+What was tuned, and why (``docs/pathologies.md`` says what is decided here):
 
 * **A device that stores nothing** and completes in the submitter's context. Storing costs a copy of
   every page, which costs more than all else that the worker does. The metadata are in memory:

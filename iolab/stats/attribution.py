@@ -198,15 +198,13 @@ def attribution(
     claims: Sequence[Claim],
     kernel: str,
     levels: Sequence[str],
-    *,
-    confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
     """Decide what each picked intervention does, from boots that did not serve to pick it."""
-    # All intervals hold at once at `confidence`. An intervention *removes* the pathology where the
+    # All intervals hold at once at CONFIDENCE. An intervention *removes* the pathology where the
     # claim holds without it and is not reproduced with it, or the whole interval with it lies
     # beyond the limit; it *restores* it the other way round. Otherwise it *weakens* or
     # *strengthens* it. Both verdicts and the change, each of one claim and intervention.
-    corrected = 1 - (1 - confidence) / max(1, len(claims) * len(levels))
+    corrected = 1 - (1 - CONFIDENCE) / max(1, len(claims) * len(levels))
     rows = []
     for claim in claims:
         measured = _Measured(data, claim, kernel)

@@ -235,14 +235,8 @@ def _judge_apart(cells: Selected, claim: Claim, kernel: str, confidence: float) 
         return _why_no_boot(cells.data, claim, kernel)
     control, treated = sides
     found = welch_difference(control, treated, confidence)
-    value, low, high = (in_unit(claim, end) for end in (found.mean, found.low, found.high))
-    if n < 2:
-        return Judged(value, low, high, n, "inconclusive", "one boot")
-    if found.missing:
-        return _judge_identical(claim, value, n, confidence)
-    if n < FEWEST:
-        return Judged(value, low, high, n, "inconclusive", f"{n} boots: a verdict takes {FEWEST}")
-    return Judged(value, low, high, n, _ruled(claim, low, high))
+    ends = found.mean, found.low, found.high
+    return _judge_interval(claim, ends, n, confidence, agree=bool(found.missing))
 
 
 def _judge_counts(
@@ -269,15 +263,22 @@ def judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
     mean, low, high = crossover_interval(y, order, confidence)
     if claim.contrast == "treated" and claim.scale == "linear":
         low, high = from_zero(y, low, high)
-    value, low, high = (in_unit(claim, end) for end in (mean, low, high))
-    if y.size < 2:
-        return Judged(value, low, high, 1, "inconclusive", "one boot")
-    if what_is_missing(without_order(y, order)):
-        return _judge_identical(claim, value, y.size, confidence)
-    if y.size < FEWEST:
-        few = f"{y.size} boots: a verdict takes {FEWEST}"
-        return Judged(value, low, high, y.size, "inconclusive", few)
-    return Judged(value, low, high, y.size, _ruled(claim, low, high))
+    agree = bool(what_is_missing(without_order(y, order)))
+    return _judge_interval(claim, (mean, low, high), y.size, confidence, agree=agree)
+
+
+def _judge_interval(
+    claim: Claim, ends: tuple[float, float, float], n: int, confidence: float, *, agree: bool
+) -> Judged:
+    """Judge by the mean of boots and its interval, if these do not agree to the last digit."""
+    value, low, high = (in_unit(claim, end) for end in ends)
+    if n < 2:
+        return Judged(value, low, high, n, "inconclusive", "one boot")
+    if agree:
+        return _judge_identical(claim, value, n, confidence)
+    if n < FEWEST:
+        return Judged(value, low, high, n, "inconclusive", f"{n} boots: a verdict takes {FEWEST}")
+    return Judged(value, low, high, n, _ruled(claim, low, high))
 
 
 def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> Judged:

@@ -84,8 +84,7 @@ def bisect(
     ends = run.end(first, before, old), run.end(last, after, new)
     found = Bisection(judged.how.question.text, *ends)
     run.search(found, first, last, before)
-    if found.culprit is not None:
-        run.verify(found, last)
+    run.verify(found, last)
     return found
 
 

@@ -26,7 +26,7 @@ from iolab.logs import lines_shown
 from iolab.pathology import get_pathology
 from iolab.pathology.expressions import parse_levels
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.programs import run_saying
+from iolab.sweeps.pool import run_saying
 from iolab.targets import Target, real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import VmTarget, prepare

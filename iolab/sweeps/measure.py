@@ -20,9 +20,8 @@ from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
 from iolab.sweeps import pool
 from iolab.sweeps.block import Observed, observed_cells, read_block, write_block
-from iolab.sweeps.pool import MACHINE_BYTES
+from iolab.sweeps.pool import MACHINE_BYTES, Failure
 from iolab.sweeps.preview import expected_s, forecast, in_order, measured_here, note_duration
-from iolab.sweeps.programs import Failure
 from iolab.sweeps.request import Request
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import locked, remove_abandoned

@@ -33,7 +33,7 @@ from traitlets.config import Config
 from iolab.pathology import registry
 from iolab.paths import NOTEBOOKS, TEMPLATES
 from iolab.shown import CAPTION, SCRIPTS, terminal
-from iolab.sweeps.programs import end_processes, program_environment
+from iolab.sweeps.pool import end_processes, program_environment
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, scratch_dir, short_dir
 from iolab_base.names import one_of

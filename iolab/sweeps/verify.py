@@ -26,9 +26,8 @@ from iolab.store.hashes import HASHES, BlockHashes, CellHashes, cell_hashes, has
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tables import block_tables
 from iolab.sweeps.measure import block_job
-from iolab.sweeps.pool import BlockJob, LocalPlace, OnProgress, run_jobs_in
+from iolab.sweeps.pool import BlockJob, Failure, LocalPlace, OnProgress, run_jobs_in
 from iolab.sweeps.preview import forecast
-from iolab.sweeps.programs import Failure
 from iolab.targets.vm import own_identity, prepare
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError

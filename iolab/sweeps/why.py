@@ -35,8 +35,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks, write_tables
 from iolab.sweeps.measure import measure_blocks, store_locked
-from iolab.sweeps.pool import OnProgress, default_jobs
-from iolab.sweeps.programs import Failure
+from iolab.sweeps.pool import Failure, OnProgress, default_jobs
 from iolab.sweeps.request import (
     PathologyPlan,
     Request,
@@ -248,10 +247,9 @@ def _found(run: _Run) -> Why:
         hung = (table["intervention"] == level) & (table["n"] == 0)
         table.loc[hung, "reason"] = f"the machine did not come to its end: {reason}"
     write_tables(run.store, list(keys), {}, folder / "screening")
-    if confirmed_keys:
-        write_tables(run.store, list(confirmed_keys), {}, folder / "confirmation")
-    if long_keys:
-        write_tables(run.store, list(long_keys), {}, folder / "long")
+    for stage, own in (("confirmation", confirmed_keys), (_LONG, long_keys)):
+        if own:
+            write_tables(run.store, list(own), {}, folder / stage)
     why = Why(
         asked.pathology.name, kernel, claims, table, tuple(tried), folder, run.failed, tuple(fixed)
     )
