@@ -247,13 +247,12 @@ def as_junit(answers: Sequence[CaseAnswer]) -> str:
     """Return answers as JUnit XML, for GitLab, Jenkins and others."""
     failed = sum(answer.outcome == "bad" for answer in answers)
     skipped = sum(answer.outcome == "untestable" for answer in answers)
-    seconds = sum(answer.seconds for answer in answers)
     counts = {
         "tests": str(len(answers)),
         "failures": str(failed),
         "errors": "0",
         "skipped": str(skipped),
-        "time": f"{seconds:.1f}",
+        "time": f"{sum(answer.seconds for answer in answers):.1f}",
     }
     from xml.etree import ElementTree as ET
 

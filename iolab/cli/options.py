@@ -97,8 +97,7 @@ def _levels_of(pathology: Pathology, name: str) -> list[str]:
     levels: Iterable[int | str] = getattr(factor, "levels", ()) or sorted(
         {level for p in pathology.profiles.values() for grid in p.grids for level in grid[name]}
     )
-    own = ["control"] if name == pathology.treatment else []
-    return [*own, *map(str, levels)]
+    return [*(["control"] if name == pathology.treatment else []), *map(str, levels)]
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:

@@ -93,8 +93,7 @@ class Change:
         """Name of the control."""
         if self.names == (_ANTAGONIST,):
             return "alone"
-        in_group = all(name in FILES for name in self.names)
-        return "outside" if in_group else "as given"
+        return "outside" if all(name in FILES for name in self.names) else "as given"
 
     @property
     def factor(self) -> Factor:
@@ -375,8 +374,7 @@ def _device(recipe: Recipe) -> Device:
 
 
 def _with_device(recipe: Recipe, **different: Any) -> Recipe:
-    changed = replace(_device(recipe), **different)
-    return replace(recipe, devices=(*recipe.devices[:-1], changed))
+    return replace(recipe, devices=(*recipe.devices[:-1], replace(_device(recipe), **different)))
 
 
 def _with_option(

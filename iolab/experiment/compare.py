@@ -133,10 +133,9 @@ def compare(
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:
         raise IolabError("; ".join(dict.fromkeys(map(str, failed.values()))))
-    data = read_blocks(store, keys, plan.unavailable)
     return Comparison(
         chosen,
-        data,
+        read_blocks(store, keys, plan.unavailable),
         measured=len(keys) - kept,
         kept=kept,
         failed={name: str(why) for name, why in failed.items()},
@@ -201,11 +200,10 @@ def _profile(
     # The profile of a report is a sweep's, that of a question is what was asked.
     asked = pathology.profiles["quick"].grids[0] if _asked(pathology) else {}
     grid = factor_levels(pathology, {**asked, **levels})
-    recorded = {pathology.treatment: grid[pathology.treatment]} if record else {}
     return replace(
         pathology.profiles["quick"].in_every_boot(grid),
         boots=boots,
-        recorded=recorded,
+        recorded={pathology.treatment: grid[pathology.treatment]} if record else {},
         recorded_boots=1,
         repeats_control=True,
     )

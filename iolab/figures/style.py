@@ -32,21 +32,15 @@ COLUMN_IN: Final = 3.33
 DOUBLE_IN: Final = 7.0
 
 STYLE: Final[Mapping[str, Any]] = {
-    "axes.axisbelow": True,
-    "axes.grid": True,
+    **dict.fromkeys(("axes.labelsize", "axes.titlesize", "font.size"), 8),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
+    **dict.fromkeys(("grid.linewidth", "hatch.linewidth"), 0.5),
+    **dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon"), False),
+    **dict.fromkeys(("axes.axisbelow", "axes.grid"), True),
     "axes.grid.axis": "y",
-    "axes.labelsize": 8,
-    "axes.linewidth": 0.6,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 8,
     "figure.dpi": 150,
-    "font.size": 8,
     "grid.color": "0.88",
-    "grid.linewidth": 0.5,
-    "hatch.linewidth": 0.5,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
     "lines.linewidth": 1.0,
     "lines.markersize": 4.0,
     "pdf.fonttype": 42,
@@ -55,10 +49,6 @@ STYLE: Final[Mapping[str, Any]] = {
     "svg.hashsalt": "iolab",
     # Labels contain text of measured machines: no formula is typeset.
     "text.parse_math": False,
-    "xtick.labelsize": 7,
-    "xtick.major.width": 0.6,
-    "ytick.labelsize": 7,
-    "ytick.major.width": 0.6,
 }
 
 MARKERS: Final = "osD^vPX*"

@@ -92,10 +92,6 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     )
 
 
-def _machine(boot: Condition) -> Machine:
-    return Machine(cpus=_CPUS, memory_mib=1280, modules=("sd_mod", "crc32c", "xfs"))
-
-
 def _from_counters(result: CellResult) -> dict[str, float]:
     """Return the migrations of the job's thread, per second and per 1000 I/Os."""
     first, last = result["first"], result["last"]
@@ -279,7 +275,7 @@ AIO_MIGRATION = Pathology(
         ),
     ),
     cell=_cell,
-    machine=_machine,
+    machine=lambda boot: Machine(_CPUS, memory_mib=1280, modules=("sd_mod", "crc32c", "xfs")),
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,

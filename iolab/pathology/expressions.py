@@ -176,15 +176,14 @@ def override(
     """Return a profile whose grids, and whose recorded conditions, are those that the user set."""
     # Other factors keep the levels of the profile's first grid. What is recorded is so in every
     # boot.
-    changed = profile
     if settings:
         grid = {**profile.grids[0], **parse_levels(pathology, "--set", settings)}
-        changed = changed.in_every_boot(grid)
+        profile = profile.in_every_boot(grid)
     if recorded:
-        changed = replace(
-            changed.with_every_control(),
+        profile = replace(
+            profile.with_every_control(),
             recorded=parse_levels(pathology, "--record", recorded),
             recorded_boots=profile.boots,
             recorded_control_boots=None,
         )
-    return changed
+    return profile

@@ -254,10 +254,8 @@ def _explained(culprit: Step, why: Explanation) -> list[str]:
     lines: list[str] = []
     if why.before is not None and why.after is not None:
         lines += ["", "## What it costs", ""]
-        lines += [
-            "Instructions for each I/O of the treated cell, by function; the whole of it is in"
-        ]
-        lines += [f"[the flame graph](bisect-{culprit.commit[:12]}.html).", ""]
+        words = "Instructions for each I/O of the treated cell, by function; the whole of it is in"
+        lines += [words, f"[the flame graph](bisect-{culprit.commit[:12]}.html).", ""]
         lines += ["| function | before | after | difference |", "|---|---|---|---|"]
         for row in difference(why.after, why.before).head(_FUNCTIONS).to_dict("records"):
             numbers = f"{row['control']:.1f} | {row['treated']:.1f} | {row['difference']:+.1f}"

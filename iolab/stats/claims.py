@@ -149,8 +149,7 @@ class Selected:
         if claim.contrast == "treated":
             chosen = chosen[chosen["role"] == "treatment"]
         untraced = chosen[~chosen["recorded"]]
-        traced = not untraced[claim.value].notna().any()
-        return chosen[chosen["recorded"]] if traced else untraced
+        return chosen[chosen["recorded"]] if not untraced[claim.value].notna().any() else untraced
 
     def pairs(self, claim: Claim, kernel: str, counted: pd.DataFrame) -> pd.DataFrame:
         """Join the counted cells of a claim that compares."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -73,14 +73,10 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
                     "pathology": pathology.name,
                     "kernel": kernel,
                     "claim": claim.name,
-                    "kind": claim.kind,
-                    "secondary": claim.secondary,
-                    "statement": claim.statement,
-                    **{name: getattr(judged, name) for name in ("estimate", "low", "high", "n")},
+                    **{name: getattr(claim, name) for name in ("kind", "secondary", "statement")},
+                    **{f.name: getattr(judged, f.name) for f in fields(judged)},
                     "rule": rule_text(claim),
                     "published": math.nan if claim.published is None else claim.published,
-                    "verdict": judged.verdict,
-                    "reason": judged.reason,
                     "clock": data.cells["clock"].iloc[0],
                 }
             )

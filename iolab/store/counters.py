@@ -212,11 +212,8 @@ def _found(result: CellResult, cpu: int) -> dict[str, Any]:
     """Return the measures of a cell that ran; {} if its work is I/O and it did none."""
     if "program" not in result and not _did_io(result):
         return {}
-    shared = {
-        **_from_counters(result, cpu),
-        **_common_measures(result),
-        **load_measures(result, cpu),
-    }
+    shared = {**_from_counters(result, cpu), **_common_measures(result)}
+    shared |= load_measures(result, cpu)
     if "program" in result:
         return {**shared, **_program_measures(result)}
     return {**shared, **(_from_copies(result) if "copies" in result else _from_fio(result))}

@@ -361,15 +361,11 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
         if not words:
             names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
             words = [text_of(folder / name) or "" for name in names]
-        quota, period = (_number(word) for word in (*words, "", "")[:2])
+        # "max", and -1 in version 1, mean no limit.
+        quota, period = (int(w) if w.isdecimal() else None for w in (*words, "", "")[:2])
         if quota and period:
             cores = min(cores, quota / period)
     return max(1, int(cores))
-
-
-def _number(word: str) -> int | None:
-    # "max", and -1 in version 1, mean no limit.
-    return int(word) if word.isdecimal() else None
 
 
 def _folders(cgroups: Path, own: Path) -> Iterator[Path]:

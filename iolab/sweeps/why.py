@@ -337,11 +337,9 @@ def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str
 def _document(why: Why) -> dict[str, object]:
     return {
         "format": "iolab-attribution/1",
-        "pathology": why.pathology,
-        "kernel": why.kernel,
+        **{name: getattr(why, name) for name in ("pathology", "kernel", "failed")},
         "claims": [claim.name for claim in why.claims],
         "tried": list(why.tried),
-        "failed": why.failed,
         "fixed": list(why.fixed),
         "rows": why.table.astype(object).where(why.table.notna(), None).to_dict("records"),
     }
