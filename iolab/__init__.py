@@ -29,22 +29,14 @@ __version__ = "0.1.0"
 
 # Where each public name is; importing a module here would make `iolab --help` slow.
 _PUBLIC = {
-    "Comparison": "iolab.experiment",
+    **dict.fromkeys(("Comparison", "antagonist", "compare", "question"), "iolab.experiment"),
+    **dict.fromkeys(("decide", "judge", "why"), "iolab.experiment.claims"),
+    **dict.fromkeys(("kernels", "load", "pathologies"), "iolab.experiment.listing"),
+    **dict.fromkeys(("profile", "read_trace"), "iolab.experiment.listing"),
     "Published": "iolab.pathology.base",
-    "antagonist": "iolab.experiment",
-    "compare": "iolab.experiment",
-    "decide": "iolab.experiment.claims",
-    "judge": "iolab.experiment.claims",
-    "kernels": "iolab.experiment.listing",
-    "load": "iolab.experiment.listing",
-    "pathologies": "iolab.experiment.listing",
-    "profile": "iolab.experiment.listing",
-    "question": "iolab.experiment",
-    "read_trace": "iolab.experiment.listing",
     "register": "iolab.pathology",
     "sweep": "iolab.experiment.sweep",
     "timeline": "iolab.figures.interactive",
-    "why": "iolab.experiment.claims",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604 - the names are strings

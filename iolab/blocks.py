@@ -108,8 +108,7 @@ class Block:
         plan = parse_plan(parts["plan"])
         if [cell.id for cell in cells] != [cell.id for cell in plan.cells]:
             raise UserError("the block and its plan differ in their cells")
-        modules = tuple(parts["machine"]["modules"])
-        machine = Machine(**{**parts["machine"], "modules": modules})
+        machine = Machine(**{**parts["machine"], "modules": tuple(parts["machine"]["modules"])})
         return cls(**{**parts, "machine": machine, "cells": cells, "plan": plan})
 
 

@@ -13,14 +13,15 @@ from typing import Any, Literal
 
 from iolab.blocks import Block, PlannedCell, encode_plan
 from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
-from iolab.pathology.calls import cell_of, machine_of
-from iolab.pathology.factors import Condition, conditions_of
-from iolab.pathology.interventions import (
+from iolab.pathology.factors import (
     INTERVENTION,
     NO_INTERVENTION,
+    Condition,
     boot_part,
+    conditions_of,
     intervention,
 )
+from iolab.pathology.registry import cell_of, machine_of
 from iolab_agent.plan import Cell, Plan
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
@@ -38,8 +39,7 @@ def _conditions(
         for condition in conditions_of(grid, pathology.factors):
             control: Condition = {**condition, pathology.treatment: None}
             for one in (control, condition) if pathology.apart else (condition,):
-                levels_of_boot = [one[n] for n in pathology.boot_factors]
-                fixed = (*levels_of_boot, boot_part(one[INTERVENTION]))
+                fixed = (*(one[n] for n in pathology.boot_factors), boot_part(one[INTERVENTION]))
                 groups.setdefault(fixed, {})[tuple(one.values())] = one
     return {fixed: list(found.values()) for fixed, found in groups.items()}
 
@@ -81,8 +81,7 @@ def _pairs(
     # A changed cell needs no A/A pair if the block has one without the change.
     plain = [c for c in controls.values() if c[INTERVENTION] == NO_INTERVENTION]
     repeated = (plain or controls.values()) if controlled and profile.repeats_control else ()
-    again = [_Pair(c, aa=True) for c in repeated]
-    return [*treated, *again, *recorded]
+    return [*treated, *(_Pair(c, aa=True) for c in repeated), *recorded]
 
 
 def _apart(
@@ -187,7 +186,8 @@ def _block(
         modules=list(machine.modules),
         coalesced_timers=machine.coalesced_timers,
         boot_options=list(whole_boot.boot_options),
-        draw=_draw(boot, seed),
+        # Reports and kernels share what a boot of the machine is drawn from.
+        draw=_number(f"seed{seed}-boot{boot}") % 2**31,
     )
     return Block(
         pathology=pathology.name,
@@ -216,11 +216,6 @@ def _check_plan(block: Block) -> None:
 
 def _number(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-
-
-def _draw(boot: int, seed: int) -> int:
-    """Return what a boot of the machine is drawn from; reports and kernels share it."""
-    return _number(f"seed{seed}-boot{boot}") % 2**31
 
 
 def _control_first(run: str, boot: int, pair: _Pair) -> bool:

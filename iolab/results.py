@@ -211,6 +211,5 @@ def result_bytes(plan: Plan, cpus: int) -> dict[str, int]:
     for cell in plan.cells:
         most[f"cells/{cell.id}.json"] = cell_bytes(cell)
         if cell.recording is not None:
-            pages = pages_bytes(cell.recording, cpus)
-            most[f"traces/{cell.id}.dat"] = pages + _TRACE_HEAD
+            most[f"traces/{cell.id}.dat"] = pages_bytes(cell.recording, cpus) + _TRACE_HEAD
     return most

@@ -72,8 +72,7 @@ def spreadsheet(table: pd.DataFrame) -> pd.DataFrame:
     # By place: two columns may have one name.
     for place, kind in enumerate(plain.dtypes):
         if kind.kind not in "biufc":
-            column = plain.iloc[:, place].astype(object)
-            shown = column.map(_no_formula, na_action="ignore")
+            shown = plain.iloc[:, place].astype(object).map(_no_formula, na_action="ignore")
             plain.isetitem(place, shown.to_numpy(dtype=object))
     return plain
 
@@ -111,13 +110,11 @@ class Paragraph:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """A table for readers, which a notebook displays: rounded numbers, whole texts, no index.
+    """A table for readers, which a notebook displays: rounded numbers, whole texts, no index."""
 
-    Markup in cells and column names is shown as text. `precision` is the number of decimals, by
-    default as many as a reader compares; `na_rep` replaces missing values; `control` names the
-    control for a treatment's column, where its level is missing. The frame's ``attrs["value"]``
-    names what the columns mean, low and high contain.
-    """
+    # `precision` is the number of decimals, by default as many as a reader compares; `control`
+    # names the control for a treatment's column, where its level is missing. The frame's
+    # ``attrs["value"]`` names what the columns mean, low and high contain.
 
     frame: pd.DataFrame
     precision: int | None = None
@@ -233,8 +230,7 @@ def _value_text(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     if size == 0 or size >= _SMALL:
-        digits = next((d for limit, d in _DIGITS if size >= limit), 3)
-        return _rounded(value, digits)
+        return _rounded(value, next((d for limit, d in _DIGITS if size >= limit), 3))
     return f"{value:.3g}" if size < _TINY else f"{value:.{2 - math.floor(math.log10(size))}f}"
 
 

@@ -250,13 +250,13 @@ def test_every_room_has_a_place_and_every_place_a_room() -> None:
         ),
         (
             drawing_imports,
-            {"iolab/measure/gaps.py": "import numpy\nfrom matplotlib.figure import Figure\n"},
-            "iolab/measure/gaps.py:2 imports matplotlib.figure: numbers are computed without",
+            {"iolab/measure/intervals.py": "import numpy\nfrom matplotlib.figure import Figure\n"},
+            "iolab/measure/intervals.py:2 imports matplotlib.figure: numbers are computed without",
         ),
         (
             private_imports,
-            {"iolab/measure/gaps.py": "from tracedat._formats import Column\n"},
-            "iolab/measure/gaps.py:1 imports tracedat._formats: that is internal",
+            {"iolab/measure/intervals.py": "from tracedat._formats import Column\n"},
+            "iolab/measure/intervals.py:1 imports tracedat._formats: that is internal",
         ),
         (
             library_imports,

@@ -20,8 +20,7 @@ from icountvm.parts import locked_parts
 from iolab.blocks import BLOCK_FORMAT
 from iolab.pathology import PATHOLOGIES
 from iolab.pathology.base import Pathology, Profile
-from iolab.pathology.factors import Factor, IntegerFactor
-from iolab.pathology.interventions import InterventionFactor
+from iolab.pathology.factors import Factor, IntegerFactor, InterventionFactor
 from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,

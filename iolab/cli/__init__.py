@@ -16,10 +16,10 @@ import click
 from iolab import __version__, shown
 from iolab.cli.ask import ask
 from iolab.cli.cause import bisect, why
-from iolab.cli.completion import complete
 from iolab.cli.judge import judge
 from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, kernels, restore
+from iolab.cli.options import complete
 from iolab.cli.process import Ending, ending_signals
 from iolab.cli.results import export, profile, trace, verdicts
 from iolab.cli.stores import fsck, gc, merge, status

@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iolab.cli.completion import complete_kernel, complete_pathology
-from iolab.cli.options import PATH, jobs_option, json_option, root_option, target_option
+from iolab.cli.options import (
+    PATH,
+    complete_kernel,
+    complete_pathology,
+    jobs_option,
+    json_option,
+    root_option,
+    target_option,
+)
 from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
+    from iolab.sweeps.answers import JudgedTree
     from iolab.sweeps.bisect import Step
-    from iolab.sweeps.trees import JudgedTree
 
 _INTERRUPTED = "interrupted; what was judged is kept, and the same command goes on from there"
 
@@ -45,8 +52,8 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """
     from iolab.cli.progress import SweepProgress
     from iolab.pathology.expressions import question_of
+    from iolab.sweeps.answers import judged_tree
     from iolab.sweeps.judge import Judging
-    from iolab.sweeps.trees import judged_tree
 
     wanted = 2 if options["patches"] else 3
     if len(commits) != wanted:

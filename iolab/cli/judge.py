@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from iolab.cli.completion import complete_kernel
-from iolab.cli.options import PATH, json_option, root_option
+from iolab.cli.options import PATH, complete_kernel, json_option, root_option
 from iolab.cli.terminal import echo, print_json
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from xml.etree import ElementTree as ET
 
     from iolab.pathology.expressions import Question
+    from iolab.sweeps.answers import Case, CaseAnswer
     from iolab.sweeps.judge import Judgement, Verdict
-    from iolab.sweeps.lockfile import Case, CaseAnswer
 
 # As `git bisect run` reads them (git-bisect(1)).
 EXIT_CODES = {"good": 0, "bad": 1, "untestable": 125}
@@ -115,8 +114,8 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     container.
     """
     from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.answers import answered, outcome_of, write_lock
     from iolab.sweeps.judge import Judging
-    from iolab.sweeps.lockfile import answered, outcome_of, write_lock
     from iolab_base.files import check_outputs
 
     _check(questions, form, as_json=as_json, **options)
@@ -175,7 +174,7 @@ def _check(
 
 
 def _cases(questions: tuple[str, ...], kernel: str | None, lock: Path) -> list[Case]:
-    from iolab.sweeps.lockfile import Case, of_lock, read_lock
+    from iolab.sweeps.answers import Case, of_lock, read_lock
 
     if not questions:
         return of_lock(read_lock(lock), lock.parent, kernel)
@@ -248,13 +247,12 @@ def as_junit(answers: Sequence[CaseAnswer]) -> str:
     """Return answers as JUnit XML, for GitLab, Jenkins and others."""
     failed = sum(answer.outcome == "bad" for answer in answers)
     skipped = sum(answer.outcome == "untestable" for answer in answers)
-    seconds = sum(answer.seconds for answer in answers)
     counts = {
         "tests": str(len(answers)),
         "failures": str(failed),
         "errors": "0",
         "skipped": str(skipped),
-        "time": f"{seconds:.1f}",
+        "time": f"{sum(answer.seconds for answer in answers):.1f}",
     }
     from xml.etree import ElementTree as ET
 

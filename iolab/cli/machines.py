@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iolab.cli.completion import complete_kernel
-from iolab.cli.options import PATH, json_option
+from iolab.cli.options import PATH, complete_kernel, json_option
 from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
@@ -102,7 +101,7 @@ def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool)
         _show_differences(*diff, as_json=as_json)
         return
     from icountvm.kernels import list_kernels
-    from iolab.report.kernels import kernel_document, kernel_lines
+    from iolab.doctor import kernel_document, kernel_lines
 
     listed = list_kernels()
     if as_json:
@@ -115,7 +114,7 @@ def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool)
 
 def _show_differences(first: str, second: str, *, as_json: bool) -> None:
     from icountvm.kernels import kernel_facts
-    from iolab.report.kernels import differences
+    from iolab.doctor import differences
 
     found = differences(first, second, {name: kernel_facts(name) for name in (first, second)})
     if as_json:

@@ -46,7 +46,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_js
         other = "--json" if pyperf is None else "--pyperf"
         raise UserError(f"--canonical and {other} are two forms of export: name one")
     if pyperf is not None:
-        from iolab.report.archives import write_archives
+        from iolab.report.summary import write_archives
         from iolab.store.dataset import load
 
         archives = write_archives(load(folder), pyperf)
@@ -178,10 +178,7 @@ def _trace_document(trace: Trace, perfetto: Path | None, parquet: Path | None) -
     begin_ns, end_ns = trace.span if any(trace.events.values()) else (None, None)
     return {
         "file": trace.path,
-        "version": trace.info.version,
-        "compression": trace.info.compression,
-        "cpus": trace.info.cpus,
-        "clock": trace.info.clock,
+        **{n: getattr(trace.info, n) for n in ("version", "compression", "cpus", "clock")},
         "begin_ns": begin_ns,
         "end_ns": end_ns,
         "events": {name: count for name, count in sorted(trace.events.items()) if count},

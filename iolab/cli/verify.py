@@ -107,10 +107,7 @@ def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
 
         try:
             verify_blocks(
-                choice.chosen,
-                jobs=default_jobs(),
-                on_progress=progress.update,
-                on_block=on_block,
+                choice.chosen, jobs=default_jobs(), on_progress=progress.update, on_block=on_block
             )
         except KeyboardInterrupt:
             interrupted = True
@@ -121,9 +118,8 @@ def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
     else:
         _show(done, choice, seed)
     if interrupted:
-        wanted = len(choice.chosen)
         raise KeyboardInterrupt(
-            f"interrupted: {len(done)} of {wanted} blocks are verified, nothing is kept"
+            f"interrupted: {len(done)} of {len(choice.chosen)} blocks are verified, nothing is kept"
         )
     _judge(done)
 

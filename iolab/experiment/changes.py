@@ -14,9 +14,12 @@ from icountvm.kernels import check_name
 from iolab.experiment.parameters import listed
 from iolab.experiment.recipe import Recipe
 from iolab.pathology.base import TREATED_KERNEL, Machine, Profile
-from iolab.pathology.factors import CategoricalFactor, Condition, Factor, IntegerFactor
-from iolab.pathology.interventions import (
+from iolab.pathology.factors import (
     INTERVENTION,
+    CategoricalFactor,
+    Condition,
+    Factor,
+    IntegerFactor,
     InterventionFactor,
     boot_part,
     intervention,
@@ -90,8 +93,7 @@ class Change:
         """Name of the control."""
         if self.names == (_ANTAGONIST,):
             return "alone"
-        in_group = all(name in FILES for name in self.names)
-        return "outside" if in_group else "as given"
+        return "outside" if all(name in FILES for name in self.names) else "as given"
 
     @property
     def factor(self) -> Factor:
@@ -253,14 +255,6 @@ def _applied(recipe: Recipe, name: str, value: _Level) -> Recipe:
     return replace(recipe, sections=_with_option(recipe.sections, option, value, only=only))
 
 
-def _grouped(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return replace(recipe, group=_in_group(recipe.group, name, value))
-
-
-def _set(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return replace(recipe, settings={**recipe.settings, name: _number(name, value)})
-
-
 def _counted(recipe: Recipe, name: str, value: _Level) -> Recipe:
     if name == _NICE and recipe.program is not None:
         raise UserError(f"{name} is for a fio job: beside a program no worker gets it")
@@ -276,14 +270,6 @@ def _of_phase(recipe: Recipe, name: str, value: _Level) -> Recipe:
     return replace(recipe, sections=tuple(s for s in recipe.sections if s.name in phase))
 
 
-def _laid_out(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return replace(recipe, layout=str(value))
-
-
-def _changed_together(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return replace(recipe, intervention=str(value))
-
-
 def _beside(recipe: Recipe, name: str, value: _Level) -> Recipe:
     if recipe.antagonist is None:
         raise UserError("the treatment is the antagonist, and there is none: antagonist=...")
@@ -293,10 +279,6 @@ def _beside(recipe: Recipe, name: str, value: _Level) -> Recipe:
 def _on_kernel(recipe: Recipe, name: str, value: _Level) -> Recipe:
     check_name(str(value))
     return replace(recipe, kernel=str(value))
-
-
-def _of_kind(recipe: Recipe, name: str, value: _Level) -> Recipe:
-    return _with_device(recipe, kind=str(value))
 
 
 def _with_property(recipe: Recipe, name: str, value: _Level) -> Recipe:
@@ -352,19 +334,21 @@ def _of_antagonist(recipe: Recipe, name: str, value: _Level) -> Recipe:
 
 _Applying = Callable[[Recipe, str, _Level], Recipe]
 _APPLIED: Final[Mapping[str, _Applying]] = {
-    **dict.fromkeys(FILES, _grouped),
-    **dict.fromkeys(SETTINGS, _set),
+    **dict.fromkeys(FILES, lambda r, name, v: replace(r, group=_in_group(r.group, name, v))),
+    **dict.fromkeys(
+        SETTINGS, lambda r, name, v: replace(r, settings={**r.settings, name: _number(name, v)})
+    ),
     **dict.fromkeys(_NUMBERS, _counted),
     **dict.fromkeys(_PROPERTIES, _with_property),
     **dict.fromkeys(_OPTIONS_OF, _with_options),
     _ANTAGONIST: _beside,
-    _DEVICE: _of_kind,
+    _DEVICE: lambda recipe, _, value: _with_device(recipe, kind=str(value)),
     _FILESYSTEM: _on_filesystem,
     _SCHEDULER: _scheduled,
-    _LAYOUT: _laid_out,
+    _LAYOUT: lambda recipe, _, value: replace(recipe, layout=str(value)),
     _SECTION: _of_phase,
     _KERNEL: _on_kernel,
-    INTERVENTION: _changed_together,
+    INTERVENTION: lambda recipe, _, value: replace(recipe, intervention=str(value)),
 }
 # By the word before the dot.
 _APPLIED_TO: Final[Mapping[str, _Applying]] = {_ANTAGONIST: _of_antagonist, _SCHEDULER: _tuned}
@@ -390,8 +374,7 @@ def _device(recipe: Recipe) -> Device:
 
 
 def _with_device(recipe: Recipe, **different: Any) -> Recipe:
-    changed = replace(_device(recipe), **different)
-    return replace(recipe, devices=(*recipe.devices[:-1], changed))
+    return replace(recipe, devices=(*recipe.devices[:-1], replace(_device(recipe), **different)))
 
 
 def _with_option(

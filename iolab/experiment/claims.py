@@ -16,11 +16,11 @@ from iolab.pathology.base import Pathology
 from iolab.pathology.expressions import question_of
 from iolab.paths import runs_dir
 from iolab.report.attribution import Attribution, load_attribution
+from iolab.sweeps.answers import judge_here
 from iolab.sweeps.decide import decide as decide_claims
 from iolab.sweeps.judge import Judgement, Judging
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
-from iolab.sweeps.trees import judge_here
 from iolab.sweeps.why import CONFIRMING_BOOTS, find_causes, why_request
 from iolab_base.errors import UserError
 

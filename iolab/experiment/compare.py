@@ -24,7 +24,7 @@ from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request, check_request, plan_blocks
-from iolab.targets.place import Place
+from iolab.targets.real import Place
 from iolab_base.errors import IolabError, UserError
 from iolab_base.names import one_of
 
@@ -133,10 +133,9 @@ def compare(
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:
         raise IolabError("; ".join(dict.fromkeys(map(str, failed.values()))))
-    data = read_blocks(store, keys, plan.unavailable)
     return Comparison(
         chosen,
-        data,
+        read_blocks(store, keys, plan.unavailable),
         measured=len(keys) - kept,
         kept=kept,
         failed={name: str(why) for name, why in failed.items()},
@@ -201,11 +200,10 @@ def _profile(
     # The profile of a report is a sweep's, that of a question is what was asked.
     asked = pathology.profiles["quick"].grids[0] if _asked(pathology) else {}
     grid = factor_levels(pathology, {**asked, **levels})
-    recorded = {pathology.treatment: grid[pathology.treatment]} if record else {}
     return replace(
         pathology.profiles["quick"].in_every_boot(grid),
         boots=boots,
-        recorded=recorded,
+        recorded={pathology.treatment: grid[pathology.treatment]} if record else {},
         recorded_boots=1,
         repeats_control=True,
     )

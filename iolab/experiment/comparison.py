@@ -17,17 +17,11 @@ from guestprof.profile import Profile
 from guestprof.schedule import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
-from iolab.figures.panels import condition_text
+from iolab.figures.style import condition_text
 from iolab.pathology.base import Pathology
 from iolab.report.pages import BlockView, antagonists, block_view
 from iolab.shown import text_table
-from iolab.stats.conditions import (
-    kernels_of,
-    levels_of,
-    main_value,
-    pathology_of,
-    shared_columns,
-)
+from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of, shared_columns
 from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, of_kernels
@@ -167,8 +161,7 @@ class Comparison:
             cell = dict(zip(pair["role"], pair["cell"], strict=True))
             if {"treatment", "control"} <= set(cell):
                 treated, control = (self.profiles[cell[r]] for r in ("treatment", "control"))
-                title = f"{self.pathology.title}: {block}"
-                return differential_flame(treated, control, title)
+                return differential_flame(treated, control, f"{self.pathology.title}: {block}")
         raise UserError("no pair was observed: compare with observe=True")
 
     def differences(self, **options: Any) -> pd.DataFrame:

@@ -20,8 +20,7 @@ from iolab.blocks import encode_plan
 from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
 from iolab.pathology.base import TREATED_KERNEL, Claim, Pathology, Profile, Published
-from iolab.pathology.factors import Condition, Grid
-from iolab.pathology.interventions import INTERVENTION, boot_part
+from iolab.pathology.factors import INTERVENTION, Condition, Grid, boot_part
 from iolab.stats.claims import FEWEST
 from iolab.store.counters import CELL_COLUMNS
 from iolab.targets.shipped import program as shipped
@@ -35,12 +34,9 @@ from iolab_base.names import one_of
 _RECORDING: Final = Recording(
     events=["sched:sched_switch", "sched:sched_waking"],
     also=[
-        "sched:sched_migrate_task",
-        "workqueue:workqueue_queue_work",
-        "workqueue:workqueue_execute_start",
-        "workqueue:workqueue_execute_end",
-        "block:block_rq_issue",
-        "block:block_rq_complete",
+        *("sched:sched_migrate_task", "workqueue:workqueue_queue_work"),
+        *("workqueue:workqueue_execute_start", "workqueue:workqueue_execute_end"),
+        *("block:block_rq_issue", "block:block_rq_complete"),
     ],
     buffer_kib=24576,
 )
@@ -223,8 +219,7 @@ def question(
         if asked.devices > len(given):
             raise UserError(f"the fio job names {asked.devices} devices: give them as device=[...]")
     if filesystem == _AS_ASKED:
-        on_device = asked.devices if asked else device is None
-        filesystem = None if on_device else "xfs"
+        filesystem = None if (asked.devices if asked else device is None) else "xfs"
     recipe = Recipe(
         sections=() if asked is None else tuple(asked.sections),
         program=None if program is None else shipped(list(program), value=value),
@@ -316,10 +311,9 @@ def _of_job(recipe: Recipe, asked: Translation) -> tuple[Recipe, dict[str, list[
 
 
 def _usual_devices(count: int, size_mib: int) -> tuple[Device, ...]:
-    names = ["data", *(f"data{number}" for number in range(2, count + 1))]
     return tuple(
         Device(name, "null_blk", size_mib, irqmode=2, completion_ns=_COMPLETION_NS)
-        for name in names
+        for name in ["data", *(f"data{number}" for number in range(2, count + 1))]
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iolab.pathology.base import Machine, Profile
-from iolab.pathology.interventions import NO_INTERVENTION, intervention
+from iolab.pathology.factors import NO_INTERVENTION, intervention
 from iolab.results import CellResult
 from iolab_agent.cgroup_files import cores_of, kernel_text
 from iolab_agent.fio_options import faults_of, sets_same
@@ -181,8 +181,7 @@ def in_effect(recipe: Recipe) -> Recipe:
 def _options_in_effect(given: Mapping[str, str]) -> dict[str, str]:
     known = dict(_DEFAULTS)
     for name, value in given.items():
-        same = next((default for default in _DEFAULTS if sets_same(default, name)), name)
-        known[same] = value
+        known[next((default for default in _DEFAULTS if sets_same(default, name)), name)] = value
     # An option that stands alone is 1.
     return {name: str(bytes_of(value) or value or 1) for name, value in known.items()}
 

@@ -16,20 +16,25 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, PercentFormatter
 
-from iolab.figures.panels import (
+from iolab.figures.style import (
+    DOUBLE_IN,
+    MARKERS,
+    Figure,
+    curve_styles,
     grid_of,
     kernel_grid,
     label_empty_panel,
+    legend,
     level_names,
     log_time_axis,
     name_categories,
     outer_labels,
     panels_of,
     share_axis,
+    styled,
     tick_name,
     title_panel,
 )
-from iolab.figures.style import DOUBLE_IN, MARKERS, Figure, curve_styles, legend, styled
 from iolab.stats.conditions import (
     cell_columns,
     comparable_cells,
@@ -218,6 +223,11 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "submitter asleep": ("gather_ns",),
     "submitter not yet running": ("submitter_wait_ns",),
 }
+_HATCHES: Final = ("", "", "////", "....", "", "xxxx", "\\\\\\\\")
+_PART_STYLES: Final[Mapping[str, dict[str, Any]]] = {
+    part: {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.3}
+    for part, colour, hatch in zip(_PARTS, sns.color_palette("colorblind"), _HATCHES, strict=False)
+}
 
 
 @styled
@@ -240,7 +250,6 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
     means = recorded.groupby(by, dropna=False)[segments].mean().reset_index()
     panels = panels_of(in_kernel_order(means, by), pathology, always=["kernel"])
     figure, grid = grid_of(len(panels), 1, height_in=1.9)
-    styles = _part_styles()
     names = [pathology.control, *map(tick_name, levels)]
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
         title_panel(axes, title)
@@ -251,18 +260,9 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
             continue
         bars = [
             (rows[[f"path_{name}" for name in _PARTS[part]]].sum(axis=1) / 1e6, style)
-            for part, style in styles.items()
+            for part, style in _PART_STYLES.items()
         ]
         _stack(axes, rows[pathology.treatment], levels, bars, width=0.75)
     outer_labels(grid, pathology.factors[pathology.treatment].label, "mean time of an I/O (ms)")
-    legend(figure, [Patch(label=part, **style) for part, style in styles.items()])
+    legend(figure, [Patch(label=part, **style) for part, style in _PART_STYLES.items()])
     return figure
-
-
-def _part_styles() -> dict[str, dict[str, Any]]:
-    colours = sns.color_palette("colorblind", len(_PARTS))
-    hatches = ("", "", "////", "....", "", "xxxx", "\\\\\\\\")
-    return {
-        part: {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.3}
-        for part, colour, hatch in zip(_PARTS, colours, hatches, strict=True)
-    }

@@ -13,17 +13,22 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from iolab.figures.panels import (
+from iolab.figures.style import (
+    DOUBLE_IN,
+    Figure,
     TreatmentAxis,
     check_numeric,
     draw_intervals,
     grid_of,
+    kernel_handles,
+    legend,
     level_names,
+    level_styles,
     outer_labels,
     panels_of,
+    styled,
     title_panel,
 )
-from iolab.figures.style import DOUBLE_IN, Figure, kernel_handles, legend, level_styles, styled
 from iolab.pathology.base import Claim, Pathology
 from iolab.stats.attribution import change_of
 from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of
@@ -202,8 +207,7 @@ def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> 
         raise UserError("no intervention was measured")
     moved = kept.assign(moved=kept["share"].abs()).groupby("intervention", sort=False)["moved"]
     order = [str(n) for n in moved.max().sort_values(ascending=False, kind="stable").index[:most]]
-    height_in = 0.9 + _ROW_IN * (len(order) + 1)
-    figure = Figure(figsize=(DOUBLE_IN, height_in), layout="constrained")
+    figure = Figure(figsize=(DOUBLE_IN, 0.9 + _ROW_IN * (len(order) + 1)), layout="constrained")
     grid = figure.subplots(1, len(claims), sharey=True, squeeze=False)
     for axes, claim in zip(grid.flat, claims, strict=True):
         _panel(axes, kept[kept["claim"] == claim.name], claim, order)
@@ -236,10 +240,9 @@ def _handles(kept: pd.DataFrame) -> list[Line2D]:
     shown = [effect for effect in _COLOURS if (kept["effect"] == effect).any()]
     marks = [Line2D([], [], ls="", marker="o", color=_COLOURS[e], label=e) for e in shown]
     grey = "0.2"
-    hollow = Line2D([], [], ls="", marker="o", color=grey, mfc="none", label="screened only")
     return [
         *marks,
-        hollow,
+        Line2D([], [], ls="", marker="o", color=grey, mfc="none", label="screened only"),
         Line2D([], [], color=grey, lw=0.8, label="no change"),
         Line2D([], [], color=grey, lw=0.8, ls="--", label="the claim's limit"),
     ]

@@ -145,8 +145,11 @@ def timeline(
     inside = _document(grid, title=name, above=f"<main>{key()}", below="</main>")
     height = max(_LEAST_PX, sum(panel.height or 0 for panel in panels) + 100)
     links = ", ".join(
-        _perfetto_link(trace, _both(views[label], exact[label]), label=label)
-        for label, trace in given.items()
+        # Of a view, what a page can embed.
+        _perfetto_link(trace, (max(view[0], first), min(view[1], last + 1)), label=label)
+        for (label, trace), view, (first, last) in zip(
+            given.items(), views.values(), exact.values(), strict=True
+        )
     )
     return Timeline(inside, name, _caption(scenes, views, exact), height, links)
 
@@ -162,11 +165,6 @@ def _perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") ->
         f'<a download="{name}.perfetto-trace" href="data:application/octet-stream;base64,{made}">'
         f"{html.escape(terminal(label or trace.path.name))}</a>"
     )
-
-
-def _both(view: tuple[int, int], exact: tuple[int, int]) -> tuple[int, int]:
-    """Return the part of a view whose intervals are embedded, as much as a page can have."""
-    return max(view[0], exact[0]), min(view[1], exact[1] + 1)
 
 
 def _view(
@@ -241,7 +239,8 @@ def _document(model: UIElement, *, title: str, above: str = "", below: str = "")
         title=title,
         above=above,
         below=below,
-        models=_models(model),
+        # It cannot end the script element around it.
+        models=json.dumps(json_item(model), separators=(",", ":")).replace("<", "\\u003c"),
         scripts=scripts,
         hashes=[_hash(script) for script in scripts],
     )
@@ -312,8 +311,3 @@ def _loader() -> str:
 @cache
 def _bokeh() -> str:
     return str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
-
-
-def _models(model: UIElement) -> str:
-    """Return a model as JSON that cannot end the script element around it."""
-    return json.dumps(json_item(model), separators=(",", ":")).replace("<", "\\u003c")

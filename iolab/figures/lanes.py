@@ -24,11 +24,7 @@ WAITING: Final = ("runnable", "preempted")
 # Default lanes: the CPUs with most switches, then the tasks that run longest.
 _CPUS: Final = 8
 _TASKS: Final = 6
-_WORK_EVENTS: Final = (
-    "workqueue_queue_work",
-    "workqueue_execute_start",
-    "workqueue_execute_end",
-)
+_WORK_EVENTS: Final = ("workqueue_queue_work", "workqueue_execute_start", "workqueue_execute_end")
 _FUNCTION: Final = 64
 
 Rows = npt.NDArray[np.int64]
@@ -36,15 +32,13 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Scene:
-    """What a timeline of one trace shows; lanes are numbered from top to bottom.
+    """What a timeline of one trace shows; lanes are numbered from top to bottom."""
 
-    `bars` has a row for each interval of a lane, by start: its ``lane``, the ``group`` of its
-    colour (-1 for tasks without a lane), the columns of `iolab.measure.intervals`, the ``cause`` of
-    a wait ("" if unknown), and ``wait_ns``, the wait or the wait before it ran (NaN if unknown).
-
-    `wakes` has a row for each wake-up of a lane's task: ``lane``, ``by_lane`` (-1 for an interrupt
-    or a waker without a lane), ``woken_ns``, ``pid``, ``comm``, ``cause``, ``wait_ns``.
-    """
+    # `bars` has a row for each interval of a lane, by start: its ``lane``, the ``group`` of its
+    # colour (-1 for tasks without a lane), the columns of `iolab.measure.intervals`, the ``cause``
+    # of a wait ("" if unknown), and ``wait_ns``, the wait or the wait before it ran (NaN if
+    # unknown). `wakes` has a row for each wake-up of a lane's task; ``by_lane`` is -1 for a waker
+    # without a lane.
 
     trace: Trace
     names: tuple[str, ...]
@@ -102,8 +96,7 @@ def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
     times = np.unique(bars.loc[bars["state"] == "preempted", "start_ns"].to_numpy())
     waits = bars[bars["state"] == "runnable"]
     if times.size:
-        count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
-        begin = int(times[int(np.argmax(count))])
+        begin = densest(times, length_ns)
     elif len(waits):
         length = (waits["end_ns"] - waits["start_ns"]).to_numpy()
         begin = int(waits["start_ns"].iloc[int(np.argmax(length))])
@@ -111,6 +104,12 @@ def first_view(shown: Scene, length_ns: int) -> tuple[int, int]:
         begin = int(bars["start_ns"].iloc[0])
     begin = min(max(begin - length_ns // 20, first), last - length_ns)
     return begin, begin + length_ns
+
+
+def densest(times: Rows, length_ns: int) -> int:
+    """Return the time at which the window of a length with most of these times begins."""
+    count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
+    return int(times[int(np.argmax(count))])
 
 
 def embedded_span(shown: Scene, view: tuple[int, int], most: int) -> tuple[int, int]:

@@ -23,8 +23,15 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from iolab.figures.panels import axis_number, check_numeric
-from iolab.figures.style import COLUMN_IN, DOUBLE_IN, Figure, legend, styled
+from iolab.figures.style import (
+    COLUMN_IN,
+    DOUBLE_IN,
+    Figure,
+    axis_number,
+    check_numeric,
+    legend,
+    styled,
+)
 from iolab.pathology.factors import IntegerFactor
 from iolab.stats.conditions import kernels_of, levels_of, pathology_of
 from iolab.stats.tables import IOPS_LOST, region_table
@@ -142,10 +149,10 @@ def _draw(
     for (kernel, row), (down, right) in sorted(places.items(), key=lambda item: -item[1][0]):
         axes = grid[down, right]
         of_row = table[table[chosen.by] == row]
-        plane = _Plane(axes, _levels(of_row[chosen.x]), weights, pathology.control)
+        depths = sorted(int(level) for level in of_row[chosen.x].unique())
+        plane = _Plane(axes, depths, weights, pathology.control)
         plane.fill(of_row[of_row["kernel"] == kernel], pathology.treatment, chosen)
-        names = [f"kernel {kernel}", words.in_words(row)]
-        title, side = names[:: 1 if across else -1]
+        title, side = [f"kernel {kernel}", words.in_words(row)][:: 1 if across else -1]
         if down == 0:
             axes.set_title(title)
         if right == 0 and high > 1:
@@ -161,22 +168,12 @@ def _draw(
     bar = figure.colorbar(colours, ax=grid, aspect=16 * high, pad=0.02)
     bar.set_label(chosen.label)
     bar.outline.set_visible(False)
-    legend(figure, _handles(chosen, published))
-    return figure
-
-
-def _handles(chosen: _Map, published: PublishedPoint | None) -> list[Artist]:
-    handles: list[Artist] = [
-        Line2D([], [], label=f"effect begins ({chosen.border})", **_BORDER),
-        Patch(label="not measured, or invalid", **_UNKNOWN),
-    ]
+    begins = Line2D([], [], label=f"effect begins ({chosen.border})", **_BORDER)
+    handles: list[Artist] = [begins, Patch(label="not measured, or invalid", **_UNKNOWN)]
     if published is not None:
         handles.append(Line2D([], [], label=published.label, **_STAR))
-    return handles
-
-
-def _levels(column: pd.Series) -> list[int]:
-    return sorted(int(level) for level in column.unique())
+    legend(figure, handles)
+    return figure
 
 
 def _edges(levels: Sequence[int]) -> Floats:
@@ -258,8 +255,6 @@ class _Plane:
 
     def mark(self, published: PublishedPoint) -> None:
         """Draw a published point where it lies, if the panel reaches there."""
-        inside = (
-            self.x[0] <= published.x <= self.x[-1] and self.y[0] <= published.level <= self.y[-1]
-        )
-        if inside:
+        (left, *_, right), (low, *_, high) = self.x, self.y
+        if left <= published.x <= right and low <= published.level <= high:
             self.axes.plot(published.x, published.level, zorder=7, **_STAR)

@@ -11,8 +11,7 @@ import matplotlib.style
 import pandas as pd
 from matplotlib.figure import Figure
 
-from iolab.figures.panels import condition_text
-from iolab.figures.style import STYLE
+from iolab.figures.style import STYLE, condition_text
 from iolab.pathology.base import Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE
@@ -142,8 +141,7 @@ def caption(
     elif name == "latency_ecdf":
         parts.append(f"{_cell_count(mean_table(cells))} per condition.")
     elif name != "block_figure":
-        ratio = contrast == "ratio" or name == "region_iops"
-        sample = _ratio_sample if ratio else _mean_sample
+        sample = _ratio_sample if contrast == "ratio" or name == "region_iops" else _mean_sample
         parts.append(sample(cells, confidence, bars=says is not None))
     parts += [f"Control: {pathology.control}.", *_fixed(kept, pathology), _kernels(kept)]
     if unavailable is not None and not unavailable.empty:

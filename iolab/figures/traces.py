@@ -19,15 +19,20 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from iolab import measure
-from iolab.figures.lanes import WAITING, any_of, fits
-from iolab.figures.panels import (
+from iolab.figures.lanes import WAITING, any_of, densest, fits
+from iolab.figures.style import (
+    DOUBLE_IN,
+    LINES,
+    Figure,
+    curve_styles,
     grid_of,
     label_empty_panel,
+    legend,
     log_time_axis,
     outer_labels,
     share_axis,
+    styled,
 )
-from iolab.figures.style import DOUBLE_IN, LINES, Figure, curve_styles, legend, styled
 from iolab_base.errors import UserError
 from tracedat import Trace
 
@@ -51,8 +56,7 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     for pattern in reversed(list(lanes.values())):
         times = at[whole & fits(switch["next_comm"], pattern)]
         if times.size:
-            count = np.searchsorted(times, times + length_ns) - np.arange(times.size)
-            return int(times[int(np.argmax(count))]) - length_ns // 20
+            return densest(times, length_ns) - length_ns // 20
     raise UserError(f"no task called {any_of(lanes)} runs in {trace.path}")
 
 

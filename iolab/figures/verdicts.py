@@ -16,9 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from iolab.figures.panels import label_empty_panel
 from iolab.figures.save import CLOCKS, save_figure
-from iolab.figures.style import DOUBLE_IN, Figure, legend, styled
+from iolab.figures.style import DOUBLE_IN, Figure, label_empty_panel, legend, styled
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
 from iolab.stats.conditions import kernels_of
@@ -61,8 +60,7 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
         y = rows.index((row["pathology"], row["claim"]))
         # An edge has the colour of the hatch: a gap between the cells takes its place.
         style = {**_HATCHED, **_STYLES[row["verdict"]]}
-        place = (x + _GAP, y + 3 * _GAP)
-        axes.add_patch(Rectangle(place, 1 - 2 * _GAP, 1 - 6 * _GAP, **style))
+        axes.add_patch(Rectangle((x + _GAP, y + 3 * _GAP), 1 - 2 * _GAP, 1 - 6 * _GAP, **style))
         if row["verdict"] in _SAYS:
             estimate, _, interval = verdict_text(row).partition(" [")
             text = f"{_SAYS[row['verdict']]}  {estimate}" + (f"\n[{interval}" if interval else "")
@@ -76,8 +74,7 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    named = _STYLES.items()
-    legend(figure, [Patch(label=name, **_HATCHED, **style) for name, style in named])
+    legend(figure, [Patch(label=name, **_HATCHED, **style) for name, style in _STYLES.items()])
     return figure
 
 
@@ -148,8 +145,7 @@ def _rows(panel: pd.DataFrame) -> list[_Side]:
     for kernel, group in panel.groupby("kernel", sort=False):
         compared = group.to_dict("records")
         here = compared[0]
-        label = f"{kernel} ({here['scheduler']})"
-        rows.append(_Side("here", label, *(here[n] for n in _ESTIMATE)))
+        rows.append(_Side("here", f"{kernel} ({here['scheduler']})", *(here[n] for n in _ESTIMATE)))
         rows += [
             _Side("virtual time", _virtual_label(row), *(row[f"virtual_{n}"] for n in _ESTIMATE))
             for row in compared

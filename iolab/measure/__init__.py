@@ -4,48 +4,28 @@
 Every function raises `tracedat.MissingEventError` for a trace without the events it needs.
 """
 
-from guestprof.schedule import SWITCH_CALLS, switch_chain, switches
-from iolab.measure.gaps import busy_time, idle_gaps
-from iolab.measure.intervals import intervals, slices, wake_event
-from iolab.measure.io_path import IoPath, io_path
-from iolab.measure.pingpong import PingPong, ping_pong, turns_by_clump
-from iolab.measure.tasks import (
-    CAUSES,
-    migration_causes,
-    migrations,
-    occupancy,
-    preemptions,
-    time_in_state,
-    waits,
-    waits_after_wakes,
-    waits_by_pair,
-)
-from iolab.measure.workers import flushes, max_overlap, work_items
-
-__all__ = [
-    "CAUSES",
-    "SWITCH_CALLS",
-    "IoPath",
-    "PingPong",
-    "busy_time",
-    "flushes",
-    "idle_gaps",
-    "intervals",
-    "io_path",
-    "max_overlap",
-    "migration_causes",
-    "migrations",
-    "occupancy",
-    "ping_pong",
-    "preemptions",
-    "slices",
-    "switch_chain",
-    "switches",
-    "time_in_state",
-    "turns_by_clump",
-    "waits",
-    "waits_after_wakes",
-    "waits_by_pair",
-    "wake_event",
-    "work_items",
-]
+from guestprof.schedule import SWITCH_CALLS as SWITCH_CALLS
+from guestprof.schedule import switch_chain as switch_chain
+from guestprof.schedule import switches as switches
+from iolab.measure.intervals import busy_time as busy_time
+from iolab.measure.intervals import idle_gaps as idle_gaps
+from iolab.measure.intervals import intervals as intervals
+from iolab.measure.intervals import slices as slices
+from iolab.measure.intervals import wake_event as wake_event
+from iolab.measure.io_path import IoPath as IoPath
+from iolab.measure.io_path import io_path as io_path
+from iolab.measure.pingpong import PingPong as PingPong
+from iolab.measure.pingpong import ping_pong as ping_pong
+from iolab.measure.pingpong import turns_by_clump as turns_by_clump
+from iolab.measure.tasks import CAUSES as CAUSES
+from iolab.measure.tasks import migration_causes as migration_causes
+from iolab.measure.tasks import migrations as migrations
+from iolab.measure.tasks import occupancy as occupancy
+from iolab.measure.tasks import preemptions as preemptions
+from iolab.measure.tasks import time_in_state as time_in_state
+from iolab.measure.tasks import waits as waits
+from iolab.measure.tasks import waits_after_wakes as waits_after_wakes
+from iolab.measure.tasks import waits_by_pair as waits_by_pair
+from iolab.measure.workers import flushes as flushes
+from iolab.measure.workers import max_overlap as max_overlap
+from iolab.measure.workers import work_items as work_items

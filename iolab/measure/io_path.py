@@ -31,25 +31,12 @@ Rows = NDArray[np.int64]
 
 # Points of the path in order; a segment lies between two of them.
 _POINTS = (
-    "start_ns",
-    "issue_ns",
-    "complete_ns",
-    "queued_ns",
-    "worker_in_ns",
-    "executed_ns",
-    "done_ns",
-    "woken_ns",
-    "in_ns",
+    *("start_ns", "issue_ns", "complete_ns", "queued_ns", "worker_in_ns", "executed_ns"),
+    *("done_ns", "woken_ns", "in_ns"),
 )
 SEGMENTS = (
-    "queue_ns",
-    "device_ns",
-    "defer_ns",
-    "worker_wait_ns",
-    "dispatch_ns",
-    "work_ns",
-    "gather_ns",
-    "submitter_wait_ns",
+    *("queue_ns", "device_ns", "defer_ns", "worker_wait_ns", "dispatch_ns", "work_ns"),
+    *("gather_ns", "submitter_wait_ns"),
 )
 REASONS = (
     "",
@@ -65,13 +52,8 @@ _REASON = pd.CategoricalDtype(list(REASONS))
 # block_io_start (blk_account_io_start in block/blk-mq.c).
 _STARTS = ("block_io_start", "block_getrq", "block_bio_queue")
 _NEEDED = (
-    "block_rq_issue",
-    "block_rq_complete",
-    "workqueue_queue_work",
-    "workqueue_execute_start",
-    "workqueue_execute_end",
-    "sched_switch",
-    "sched_waking",
+    *("block_rq_issue", "block_rq_complete", "workqueue_queue_work"),
+    *("workqueue_execute_start", "workqueue_execute_end", "sched_switch", "sched_waking"),
 )
 
 

@@ -9,7 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from iolab_base.errors import UserError
+from iolab.measure.intervals import slices
+from iolab.measure.io_path import io_path
+from iolab.measure.tasks import preemptions, waits
+from iolab_base.errors import IolabError, UserError
 from tracedat import Trace
 
 # Half of the shortest timer tick (HZ=1000).
@@ -96,8 +99,7 @@ def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     )
     runs = runs[runs["switches"] > 1].sort_values("start_ns").reset_index(drop=True)
     ios = trace.events.get("block_rq_complete")
-    span = int(time.max() - time.min()) if time.size else 0
-    return PingPong(int(turn.sum()), ios, runs, span)
+    return PingPong(int(turn.sum()), ios, runs, int(time.max() - time.min()) if time.size else 0)
 
 
 def turns_by_clump(trace: Trace, one: str, other: str) -> pd.DataFrame:
@@ -148,6 +150,38 @@ def turns_by_clump(trace: Trace, one: str, other: str) -> pd.DataFrame:
             "switches_per_io": switches / ios,
         }
     )
+
+
+def costs_of_completion(trace: Trace, task: str) -> dict[str, float]:
+    """Return what the writes of a task cost that kworkers complete and it preempts, per I/O."""
+    # The kworker wakes the task, which preempts it and sleeps again: ``slept_again`` is the share
+    # of such stays, ``stay_median_ns`` their length, ``path_..._ns`` the mean segments of the path.
+    path = io_path(trace, rwbs="W.*")
+    ios = trace.events["block_rq_complete"]
+    if not ios:
+        raise IolabError("no request was completed in it (a device without requests: zram?)")
+    woken = waits(trace)
+    woken = woken[(woken["comm"] == task) & woken["waker_comm"].str.startswith("kworker/")]
+    put_off = preemptions(trace)
+    put_off = put_off[(put_off["by_comm"] == task) & put_off["comm"].str.startswith("kworker/")]
+    stays = slices(trace)
+    stays = stays[(stays["comm"] == task) & stays["start_ns"].isin(put_off["start_ns"])]
+    # Some kernels complete overwrites without a worker.
+    names = trace.frame("sched_switch")["prev_comm"].cat.categories
+    turns = ping_pong(trace, task, "kworker/.*") if names.str.startswith("kworker/").any() else None
+    asleep = stays["state"].isin(["sleeping", "blocked"])
+    return {
+        "ios_traced": float(ios),
+        "wakeups_per_io": len(woken) / ios,
+        "preemptions_per_io": len(put_off) / ios,
+        "turns_per_io": turns.switches_per_io if turns else 0.0,
+        "turns_share": turns.share if turns else 0.0,
+        "slept_again": float(asleep.mean()) if len(stays) else float("nan"),
+        "stay_median_ns": float((stays["end_ns"] - stays["start_ns"]).median()),
+        "ios_whole": float(len(path.whole)),
+        "ios_unjoined": float(path.unjoined.sum()),
+        **{f"path_{name}": float(mean) for name, mean in path.breakdown()["mean"].items()},
+    }
 
 
 def _turns(trace: Trace, switch: pd.DataFrame, one: str, other: str) -> NDArray[np.bool_]:

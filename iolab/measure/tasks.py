@@ -131,7 +131,6 @@ def waits_after_wakes(trace: Trace) -> pd.DataFrame:
     interrupt = (waking["common_flags"].to_numpy() & _INTERRUPT) != 0
     if by == "sched_wakeup":
         interrupt |= waker == 0
-    names = _names(trace)
     return pd.DataFrame(
         {
             "pid": woken["pid"].to_numpy(),
@@ -141,7 +140,7 @@ def waits_after_wakes(trace: Trace) -> pd.DataFrame:
             "wait_ns": (woken["end_ns"] - woken["start_ns"]).to_numpy(),
             "cpu": woken["cpu"].to_numpy(),
             "waker_pid": waker,
-            "waker_comm": pd.Categorical(pd.Series(waker).map(names)),
+            "waker_comm": pd.Categorical(pd.Series(waker).map(_names(trace))),
             "interrupt": interrupt,
         }
     )
@@ -255,8 +254,7 @@ def migrations(trace: Trace) -> pd.DataFrame:
 
 def _names(trace: Trace) -> dict[int, str]:
     """Return each task's name, at its last switch out, else the saved one."""
-    switch = trace.frame("sched_switch")
-    last = switch.drop_duplicates("prev_pid", keep="last")
+    last = trace.frame("sched_switch").drop_duplicates("prev_pid", keep="last")
     recorded = zip(last["prev_pid"].tolist(), last["prev_comm"].tolist(), strict=True)
     return {**trace.comms, **dict(recorded)}
 

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
     TWO_KERNELS,
@@ -48,9 +48,6 @@ from iolab.pathology.factors import (
 )
 from iolab.results import CellResult, growth
 from iolab_agent.plan import Cell, Device, FileSystem, Job, Recording
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 _CPUS = 2
 _NDELAY = 41_000
@@ -95,10 +92,6 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     )
 
 
-def _machine(boot: Condition) -> Machine:
-    return Machine(cpus=_CPUS, memory_mib=1280, modules=("sd_mod", "crc32c", "xfs"))
-
-
 def _from_counters(result: CellResult) -> dict[str, float]:
     """Return the migrations of the job's thread, per second and per 1000 I/Os."""
     first, last = result["first"], result["last"]
@@ -114,16 +107,14 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 _RECORDING = Recording(
     events=[
-        "sched:sched_migrate_task",
-        "sched:sched_switch",
-        "sched:sched_waking",
-        "sched:sched_wakeup",
+        *("sched:sched_migrate_task", "sched:sched_switch"),
+        *("sched:sched_waking", "sched:sched_wakeup"),
     ],
     window_ms=600,
 )
 
 
-def _from_trace(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
     """Count the migrations by their path in the scheduler; ``every_…_ns``: time between them."""
     from iolab import measure
 
@@ -284,7 +275,7 @@ AIO_MIGRATION = Pathology(
         ),
     ),
     cell=_cell,
-    machine=_machine,
+    machine=lambda boot: Machine(_CPUS, memory_mib=1280, modules=("sd_mod", "crc32c", "xfs")),
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
@@ -296,11 +287,8 @@ AIO_MIGRATION = Pathology(
             "that is queued on the CPU that submits."
         ),
         measures=(
-            "migrations_per_s",
-            "by_wake_up_placement",
-            "by_active_balance",
-            "by_periodic_balance",
-            "by_newly_idle_balance",
+            *("migrations_per_s", "by_wake_up_placement", "by_active_balance"),
+            *("by_periodic_balance", "by_newly_idle_balance"),
         ),
         treated={"free": "the thread free to move"},
     ),

@@ -7,25 +7,26 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import tracedat
 from fiojobs import Row
 from iolab.pathology.claims import Claim, refuse
-from iolab.pathology.factors import Condition, Factor, Grid, conditions_of
-from iolab.pathology.interventions import (
+from iolab.pathology.factors import (
     INTERVENTION,
     NO_INTERVENTION,
+    Condition,
+    Factor,
+    Grid,
     Intervention,
     InterventionFactor,
+    conditions_of,
 )
 from iolab.results import CellResult
 from iolab_agent.plan import Cell, Recording
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of
 from iolab_base.names import one_of
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 __all__ = [
     "EVERY_KERNEL",
@@ -233,7 +234,7 @@ class Pathology:
         What the control is called in legends, axis ticks, captions and tables.
     factors : mapping of str to Factor
         All factors, the treatment among them. Every pathology has the factor ``intervention``
-        besides (`iolab.pathology.interventions`); where a grid or a condition does not name it,
+        besides (`iolab.pathology.factors`); where a grid or a condition does not name it,
         nothing is changed.
     profiles : mapping of str to Profile
         At least smoke, quick and full.
@@ -282,7 +283,7 @@ class Pathology:
     preregistered: tuple[Condition, ...] = ()
     notebook: str = EXPERIMENT
     recording: Recording | None = None
-    from_trace: Callable[[Trace], dict[str, float]] = field(default=lambda trace: {})
+    from_trace: Callable[[tracedat.Trace], dict[str, float]] = field(default=lambda trace: {})
     from_counters: Callable[[CellResult], dict[str, float]] = field(default=lambda result: {})
     published: Published | None = None
     translation: tuple[Row, ...] = ()

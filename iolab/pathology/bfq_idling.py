@@ -10,18 +10,16 @@ BFQ on 5.1, without a number.
 CFQ ended with 5.0, and BFQ has no group_idle: where there is no CFQ, the question is whether BFQ
 does it. The control is the scheduler "none".
 
-The recipe and what was tuned in it, each for a reason:
+What was tuned, and why:
 
 * **null_blk in memory, 200 us per request, declared rotational**: a disk whose own time is short
   beside the 8 ms, and of the kind that BFQ's idling is meant for. High-resolution timers make the
   200 us exact.
 * **File system made and mounted under "none"**, with nothing left for a lazy kernel thread.
 * ``writes`` **for each dd**, about 300 in all, every dd with a file of its own. 300 writes are the
-  report's own command, shortened; the report's claims are about this case. Newer kernels' BFQ
-  learns which queue wakes which and stops idling after a few requests, so the longer a dd, the less
-  it shows of this start-up. Ten writes are a short-lived program, as package managers run by the
-  dozen; each pays the start-up again. The report has no such programs: claims about them are
-  secondary.
+  report's own command, shortened. Newer kernels' BFQ learns which queue wakes which, and stops
+  idling after a few requests. Ten writes are a short-lived program, which pays this start-up again;
+  the report has none, so claims about them are secondary.
 * ``bfq`` **and** ``bfq-throughput`` (low_latency=0). In its default mode BFQ favours a queue that
   has just begun, and from 6.1 on a short dd then waits in the root cgroup too. Without it, only
   idling between groups is left.
@@ -34,8 +32,8 @@ The recipe and what was tuned in it, each for a reason:
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
+import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NULL_BLK_MODULES,
@@ -59,9 +57,6 @@ from iolab.pathology.factors import (
 from iolab.results import CellResult
 from iolab_agent.plan import Cell, Copies, Device, FileSystem, Group, Recording
 from iolab_base.errors import IolabError
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 _WRITES = 300
 _MOST_PROCESSES = 100
@@ -110,17 +105,10 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     )
 
 
-def _machine(boot: Condition) -> Machine:
-    return Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES)
-
-
 _RECORDING = Recording(
     events=[
-        "block:block_rq_insert",
-        "block:block_rq_issue",
-        "block:block_rq_complete",
-        "sched:sched_switch",
-        "sched:sched_waking",
+        *("block:block_rq_insert", "block:block_rq_issue", "block:block_rq_complete"),
+        *("sched:sched_switch", "sched:sched_waking"),
     ],
     # A tenth of it is used.
     buffer_kib=16384,
@@ -138,13 +126,11 @@ def _from_counters(result: CellResult) -> dict[str, float]:
     }
 
 
-def _from_trace(trace: Trace) -> dict[str, float]:
-    """Count the gaps of 1 ms or more in which the device idled although a request waited.
-
-    ``gap_share`` relates to the time in which the device had a request, in flight or waiting; the
-    start of the next dd does not count. In ``gaps_jbd2_waits`` dd's request was served last, in
-    ``gaps_dd_waits`` jbd2's. ``gaps_per_write`` is missing for "none", which shows no write of dd.
-    """
+def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
+    """Count the gaps of 1 ms or more in which the device idled although a request waited."""
+    # ``gap_share`` relates to the time in which the device had a request, in flight or waiting; the
+    # start of the next dd does not count. In ``gaps_jbd2_waits`` dd's request was served last.
+    # "none" shows no write of dd.
     from iolab import measure
 
     gaps = measure.idle_gaps(trace, shortest_ns=_GAP_NS)
@@ -152,8 +138,7 @@ def _from_trace(trace: Trace) -> dict[str, float]:
     ios = trace.events["block_rq_complete"]
     if not ios:
         raise IolabError("no request was completed in it")
-    inserted = trace.frame("block_rq_insert")
-    writes = int((inserted["comm"] == "dd").sum())
+    writes = int((trace.frame("block_rq_insert")["comm"] == "dd").sum())
     journal, before = gaps["owner"].str.startswith("jbd2/"), gaps["previous"]
     return {
         **({"gaps_per_write": len(gaps) / writes} if writes else {}),
@@ -275,11 +260,7 @@ BFQ_IDLING = Pathology(
     },
     profiles={
         "smoke": Profile(
-            kernels=TWO_KERNELS,
-            boots=2,
-            grids=(_BOTH,),
-            recorded=_BASE,
-            recorded_boots=1,
+            kernels=TWO_KERNELS, boots=2, grids=(_BOTH,), recorded=_BASE, recorded_boots=1
         ),
         "quick": Profile(
             kernels=TWO_KERNELS,
@@ -411,7 +392,7 @@ BFQ_IDLING = Pathology(
         ),
     ),
     cell=_cell,
-    machine=_machine,
+    machine=lambda boot: Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES),
     recording=_RECORDING,
     from_trace=_from_trace,
     from_counters=_from_counters,
@@ -426,10 +407,7 @@ BFQ_IDLING = Pathology(
             "are in different cgroups, while the other's request waits: a synchronous write on "
             "ext4 needs both in turn."
         ),
-        links=(
-            "https://lkml.org/lkml/2015/11/19/359",
-            "https://github.com/moby/moby/issues/21485",
-        ),
+        links=("https://lkml.org/lkml/2015/11/19/359", "https://github.com/moby/moby/issues/21485"),
         measures=(
             *("gaps_per_write", "gaps_per_100_ios", "gap_median_ms", "gap_share"),
             *("gaps_jbd2_waits", "gaps_dd_waits"),

@@ -33,13 +33,9 @@ def _no_effect(contrast: Contrast) -> float:
 def limit_of(
     published: float, contrast: Contrast, *, without: float | None = None, scale: Scale = "linear"
 ) -> float:
-    """Compute the limit of a claim: half-way from no effect to the published number.
-
-    `published` is in the unit of the contrast; for a range, the end nearer to no effect. `without`
-    is the contrast without the effect, by default 1 for a ratio, else 0. For a ratio, or a treated
-    value with the scale "log", the way is halved in logarithms: a ratio of 0.579 has the limit
-    0.761. Raises UserError for unusable numbers.
-    """
+    """Compute the limit of a claim: half-way from no effect (`without`) to the published number."""
+    # Of a published range, the end nearer to no effect counts. Half-way is in logarithms for a
+    # ratio, and for a treated value with the scale "log": a ratio of 0.579 has the limit 0.761.
     start = _no_effect(contrast) if without is None else without
     if not (math.isfinite(published) and math.isfinite(start)):
         raise UserError(f"a limit lies between two numbers, not {start} and {published}")
@@ -125,8 +121,7 @@ class Claim:
         if self.published is not None and not self.why:
             self._take_published_limit(what, self.published)
         else:
-            missing = "it has no limit: give above, below or the published number"
-            refuse(not limits, what, missing)
+            refuse(not limits, what, "it has no limit: give above, below or the published number")
 
     @property
     def negative(self) -> Claim | None:
@@ -150,6 +145,15 @@ class Claim:
         """The contrast without the effect, in its unit."""
         return _no_effect(self.contrast) if self.without is None else self.without
 
+    def in_logs(self, value: float) -> float:
+        """Return a value of the contrast in the unit in which boots are averaged."""
+        return math.log(value) if self.logarithmic else value
+
+    def holds(self, value: float) -> bool:
+        """Return whether a boots' average lies on the claimed side of the limit."""
+        limit = self.in_logs(self.limit)
+        return value > limit if self.above is not None else value < limit
+
     def _take_published_limit(self, what: str, published: float) -> None:
         """Take the limit from the published number; refuse another one without a reason."""
         try:
@@ -158,9 +162,8 @@ class Claim:
             raise UserError(f"{what}: {error}") from error
         side, other = ("above", "below") if published > self.start else ("below", "above")
         given = getattr(self, side)
-        wrong = getattr(self, other) is not None or (
-            given is not None and not math.isclose(given, limit)
-        )
+        another = given is not None and not math.isclose(given, limit)
+        wrong = another or getattr(self, other) is not None
         half = f"half-way to the published {published:g} is {side} {limit:.4g}"
         refuse(wrong, what, f"{half}: leave its limit away, or say why it is another")
         object.__setattr__(self, side, limit)

@@ -7,21 +7,14 @@ it reached 0.58 of the IOPS outside, with 2.4 times the context switches.
 
 What was tuned, and why (``docs/reports/dio_kworker.md`` describes the factors and the regime):
 
-* **Data on a device that stores nothing** (the realtime section of an XFS file system), metadata on
-  a small one in memory. Storing costs the submitter a copy of 4 KiB for each I/O, which a disk's
-  DMA does not, and hides the cost of a context switch.
+* **Data on a device that stores nothing** (the realtime section of an XFS file system): storing
+  costs the submitter a copy of 4 KiB for each I/O, which a disk's DMA does not.
 * **Completions in clumps** (``clumping=tick``): without high-resolution timers null_blk completes
-  what is due at the 4 ms tick, all at once: an extreme of interrupt coalescing. With
-  ``clumping=even`` every request has its own timer, and fio is woken for nearly every I/O inside
-  and outside.
+  what is due at the 4 ms tick, all at once: an extreme of interrupt coalescing.
 * **The depth is the device's speed**, iodepth / 4 ms, so it chooses the regime. On 6.1 the ratio is
-  0.86 at a depth of 224, 0.76 at 256, 0.72 at 272, 0.67 at 288, 0.61 at 320, with the core outside
-  57, 63, 68, 73 and 78 % busy. **272** is the depth nearest to that at which a quarter is lost.
-* **The map** (weight x iodepth x jobs) crosses four regimes. All jobs share the device and the
-  core, so the I/Os in flight, iodepth x numjobs, choose the regime.
+  0.76 at a depth of 256, **0.72 at 272**, 0.67 at 288, with the core outside 63, 68 and 73 % busy.
 * **A ramp of 0.4 s**: a job that starts inside the cgroup takes that long to settle into the
-  ping-pong. CFS takes longer near the ``balance_weight`` (2.8 s at a weight of 800 on 6.1), so the
-  profiles that look for a threshold or a cause (``threshold``, ``long``) have a ramp of 1 s.
+  ping-pong, and CFS longer near the ``balance_weight``: ``threshold`` and ``long`` have 1 s.
 * **No I/O scheduler**, as is usual on NVMe.
 """
 
@@ -29,10 +22,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
 
+import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NEAR,
@@ -56,10 +48,6 @@ from iolab.pathology.factors import (
 )
 from iolab.results import CellResult, growth
 from iolab_agent.plan import Cell, Device, FileSystem, Group, Job, Recording
-from iolab_base.errors import IolabError
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 # Large enough that a run does not use up its unwritten extents.
 _UNWRITTEN_MIB = 1024
@@ -82,7 +70,7 @@ _TUNINGS: dict[str, dict[str, int]] = {"default": {}, "8-cpus": {"scheduler_cpus
 
 def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     overwrite = condition["extents"] == "overwrite"
-    weight = condition["weight"]
+    outside = condition["weight"] is None
     return Cell(
         devices=[
             Device("meta", "null_blk", 512),
@@ -97,7 +85,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
             ),
         ],
         filesystem=FileSystem("xfs", "meta", realtime_device="data"),
-        group=None if weight is None else Group({"cpu.weight": integer_level(condition, "weight")}),
+        group=None if outside else Group({"cpu.weight": integer_level(condition, "weight")}),
         settings=_TUNINGS[named_level(condition, "tuning")],
         worker_nice=_NICE[named_level(condition, "workers")],
         job=Job(
@@ -129,13 +117,9 @@ _WORKER = re.compile(r"kworker/\d+:\d+(?![\dH])")
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return measures from the CPU time of fio and of the workers.
-
-    ``balance_weight`` is the cpu.weight at which fio's time over its weight equals the workers'
-    time over theirs (100): above it, a scheduler that is fair by weight owes fio the core whenever
-    fio wakes. ``reniced_share`` is the share of the workers' time at a nice value below 0. Both are
-    missing where no worker ran.
-    """
+    """Return the weight of balance, and the share of the workers' time at a nice value below 0."""
+    # At this cpu.weight, fio's time over its weight equals the workers' time over theirs (100):
+    # above it, a scheduler that is fair by weight owes fio the core whenever fio wakes.
     fio_ns = worker_ns = reniced_ns = 0
     for pid, task in result["last"]["tasks"].items():
         ran_ns = growth(result["first"], pid, task, "ran_ns")
@@ -151,13 +135,9 @@ def _from_counters(result: CellResult) -> dict[str, float]:
 
 _RECORDING = Recording(
     events=[
-        "sched:sched_switch",
-        "sched:sched_waking",
-        "workqueue:workqueue_queue_work",
-        "workqueue:workqueue_execute_start",
-        "workqueue:workqueue_execute_end",
-        "block:block_rq_issue",
-        "block:block_rq_complete",
+        *("sched:sched_switch", "sched:sched_waking"),
+        *("workqueue:workqueue_queue_work", "workqueue:workqueue_execute_start"),
+        *("workqueue:workqueue_execute_end", "block:block_rq_issue", "block:block_rq_complete"),
     ],
     # Where a request begins, by kernel.
     also=["block:block_io_start", "block:block_getrq"],
@@ -167,43 +147,10 @@ _RECORDING = Recording(
 )
 
 
-def _from_trace(trace: Trace) -> dict[str, float]:
-    """Count what the report describes, per I/O completed in the trace.
+def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
+    from iolab.measure.pingpong import costs_of_completion
 
-    The kworker wakes fio, which preempts it and sleeps again: ``slept_again`` is the share of such
-    stays, ``stay_median_ns`` their length, ``path_…_ns`` the mean segments of an I/O's path.
-    """
-    from iolab import measure
-
-    path = measure.io_path(trace, rwbs="W.*")
-    ios = trace.events["block_rq_complete"]
-    if not ios:
-        raise IolabError(
-            "no request was completed in it (a device without requests, such as zram?)"
-        )
-    waits = measure.waits(trace)
-    woken = waits[(waits["comm"] == "fio") & waits["waker_comm"].str.startswith("kworker/")]
-    put_off = measure.preemptions(trace)
-    put_off = put_off[(put_off["by_comm"] == "fio") & put_off["comm"].str.startswith("kworker/")]
-    stays = measure.slices(trace)
-    stays = stays[(stays["comm"] == "fio") & stays["start_ns"].isin(put_off["start_ns"])]
-    # Some kernels complete overwrites without a worker.
-    names = trace.frame("sched_switch")["prev_comm"].cat.categories
-    kworkers = names.str.startswith("kworker/").any()
-    turns = measure.ping_pong(trace, "fio", "kworker/.*") if kworkers else None
-    asleep = stays["state"].isin(["sleeping", "blocked"])
-    return {
-        "ios_traced": float(ios),
-        "wakeups_per_io": len(woken) / ios,
-        "preemptions_per_io": len(put_off) / ios,
-        "turns_per_io": turns.switches_per_io if turns else 0.0,
-        "turns_share": turns.share if turns else 0.0,
-        "slept_again": float(asleep.mean()) if len(stays) else float("nan"),
-        "stay_median_ns": float((stays["end_ns"] - stays["start_ns"]).median()),
-        "ios_whole": float(len(path.whole)),
-        "ios_unjoined": float(path.unjoined.sum()),
-        **{f"path_{name}": float(mean) for name, mean in path.breakdown()["mean"].items()},
-    }
+    return costs_of_completion(trace, "fio")
 
 
 _BASE: Grid = {
@@ -222,13 +169,14 @@ def _at(weight: int, **different: int | str) -> Condition:
     return {**first_levels(_BASE), "weight": weight, **different}
 
 
+_PUBLISHED: Grid = {**_BASE, "weight": (_PUBLISHED_WEIGHT,)}
 # An ordinary node, the published weight, and the largest node.
 _NODES: Grid = {"weight": (400, _PUBLISHED_WEIGHT, _LARGE_NODE)}
 _LARGE: Grid = {**_BASE, "weight": (_LARGE_NODE,)}
 _BOTH: Grid = {**_BASE, "weight": (_PUBLISHED_WEIGHT, _LARGE_NODE)}
 
 
-def _crossed(numjobs: int, in_flight: Sequence[int] = _REGIMES) -> Grid:
+def _crossed(numjobs: int, in_flight: tuple[int, ...] = _REGIMES) -> Grid:
     """Cross the weights of nodes with numbers of I/Os in flight, divided among the jobs."""
     depths = tuple(total // numjobs for total in in_flight)
     return {**_BASE, **_NODES, "numjobs": (numjobs,), "iodepth": depths}
@@ -279,35 +227,30 @@ _FULL = Profile(
     ),
     ramp_ms=400,
     runtime_ms=500,
-    recorded={**_BASE, "weight": (_PUBLISHED_WEIGHT,)},
+    recorded=_PUBLISHED,
     repeats_control=False,
 )
 # The preregistered condition has the boots with which its three claims can pass Holm's correction.
 _SEVEN = replace(
     _FULL,
     boots=7,
-    grids=(*_FULL.grids, {**_BASE, "weight": (_PUBLISHED_WEIGHT,)}),
+    grids=(*_FULL.grids, _PUBLISHED),
     grid_boots=(*[6] * len(_FULL.grids), 7),
 )
 # The published weight, for what begins late: see `iolab.sweeps.why`.
 _LONG = Profile(
     kernels=TWO_KERNELS,
     boots=6,
-    grids=({**_BASE, "weight": (_PUBLISHED_WEIGHT,)},),
+    grids=(_PUBLISHED,),
     ramp_ms=1000,
     # fio ignores a ramp that is longer than the run (axboe/fio#2041).
     runtime_ms=1100,
 )
 
 # The report's own set-up, as far as a recipe can have it, and one step from it in each direction.
-_OWN: Grid = {
-    **_BASE,
-    "weight": (_PUBLISHED_WEIGHT,),
-    "iodepth": (128,),
-    # Of 12 processors, as of 8.
-    "tuning": ("8-cpus",),
-}
-_NEAR: Final[tuple[Grid, ...]] = (
+# Its scheduler's times are those of 12 processors, which are those of 8.
+_OWN: Grid = {**_PUBLISHED, "iodepth": (128,), "tuning": ("8-cpus",)}
+_NEAR: tuple[Grid, ...] = (
     _OWN,
     {**_OWN, "iodepth": (192, _DEPTH, 384)},
     {**_OWN, "numjobs": (4,), "iodepth": (128 // 4, _DEPTH // 4)},
@@ -375,9 +318,7 @@ DIO_KWORKER = Pathology(
             _FULL,
             kernels=(("5.10",), *TWO_KERNELS, ("7.2",)),
             boots=3,
-            grids=tuple(
-                {**_crossed(numjobs), "weight": (100, *_NODES["weight"])} for numjobs in (1, 2, 4)
-            ),
+            grids=tuple({**_crossed(n), "weight": (100, *_NODES["weight"])} for n in (1, 2, 4)),
             recorded_boots=1,
             repeats_control=True,
         ),
@@ -477,8 +418,7 @@ DIO_KWORKER = Pathology(
             value="fio_voluntary_per_io",
             contrast="treated",
             above=0.5,
-            why="no number is published: half-way between a wake-up for each completion and hardly "
-            "any (1/128, where the kernel obeys min_nr)",
+            why="no number is published: half-way from a wake-up for each completion to hardly any",
             secondary=True,
         ),
     ),

@@ -37,12 +37,10 @@ _EXPRESSION: Final = re.compile(
 
 @dataclass(frozen=True)
 class Question:
-    """A question that a kernel answers with good or bad.
+    """A question that a kernel answers with good or bad: good if the claim holds, or if not."""
 
-    With a `reference`, the kernel with the expected value (else ""), the claim's limit is the
-    largest share by which the values may differ. `holds_is_good`: a kernel is good if the claim
-    holds.
-    """
+    # With a `reference`, the kernel with the expected value (else ""), the claim's limit is the
+    # largest share by which the values may differ.
 
     text: str
     pathology: Pathology
@@ -52,13 +50,9 @@ class Question:
 
 
 def question_of(text: str) -> Question:
-    """Read a question; the UserError for an unknown name suggests the nearest one.
-
-    ``[PATHOLOGY:] CLAIM``, the name of a pathology alone (its first claim), or ``[PATHOLOGY:]
-    MEASURE [ratio|difference|treated] [at FACTOR=LEVEL, ...]`` followed by ``> NUMBER``,
-    ``< NUMBER`` or ``within N% of KERNEL``. The default contrast is the treated value; other
-    factors are as in the claim about this measure, or in the pathology's first one.
-    """
+    """Read a question: ``[PATHOLOGY:] CLAIM``, an expression, or a pathology's first claim."""
+    # The default contrast is the treated value; other factors are as in the claim about this
+    # measure, or in the pathology's first one.
     words = text.strip()
     prefix, separator, rest = words.partition(":")
     named = _pathology_named(prefix.strip()) if separator else None
@@ -156,10 +150,7 @@ def _levels(pathology: Pathology, text: str) -> dict[str, int | str]:
 def parse_levels(
     pathology: Pathology, option: str, settings: Sequence[str]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the levels in ``FACTOR=LEVEL[,LEVEL...]``, by factor; messages name `option`.
-
-    Raises UserError for an unknown factor, a level out of range, or no treatment.
-    """
+    """Return the levels in ``FACTOR=LEVEL[,LEVEL...]``, by factor; messages name `option`."""
     found: dict[str, Any] = {}
     for setting in settings:
         name, separator, text = setting.partition("=")
@@ -182,23 +173,17 @@ def override(
     settings: Sequence[str] = (),
     recorded: Sequence[str] = (),
 ) -> Profile:
-    """Return a profile whose grids are replaced by the levels that the user set.
-
-    `settings` are like ``weight=1000,3000``; other factors keep the levels of the profile's first
-    grid. `recorded`, of the same form, chooses the conditions to record, in every boot. The
-    treatment's level ``control`` is always measured and may be named. Raises UserError as
-    `parse_levels`.
-    """
-    changed = profile
+    """Return a profile whose grids, and whose recorded conditions, are those that the user set."""
+    # Other factors keep the levels of the profile's first grid. What is recorded is so in every
+    # boot.
     if settings:
         grid = {**profile.grids[0], **parse_levels(pathology, "--set", settings)}
-        changed = changed.in_every_boot(grid)
+        profile = profile.in_every_boot(grid)
     if recorded:
-        levels = parse_levels(pathology, "--record", recorded)
-        changed = replace(
-            changed.with_every_control(),
-            recorded=levels,
+        profile = replace(
+            profile.with_every_control(),
+            recorded=parse_levels(pathology, "--record", recorded),
             recorded_boots=profile.boots,
             recorded_control_boots=None,
         )
-    return changed
+    return profile

@@ -6,10 +6,6 @@ for each I/O ``__fsnotify_parent`` takes and drops a reference of the device nod
 many jobs on a fast device they all fight for its one cache line, and IOPS fall from 15 jobs on
 (Linux 6.3.9, 48 threads); without these calls they were more than four times as high.
 
-Only the **mechanism** is decided here: how often ``dget_parent`` is called for each read, counted
-with a kprobe. The magnitude comes from cores that contend for a cache line, which neither virtual
-time nor a machine with few cores can show.
-
 Two hooks make the calls (stacks of a kprobe on ``__fsnotify_parent``, 200 reads on 5.10, 6.1, 6.12
 and 7.2). On 5.10 and 6.1 every read asks for permission first (FS_ACCESS_PERM, from ``aio_read`` or
 ``io_read``), and 6.8 makes as many calls; 6.12 and 7.2 ask only if a watch wants permission
@@ -84,10 +80,6 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     )
 
 
-def _machine(boot: Condition) -> Machine:
-    return Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES)
-
-
 def _from_counters(result: CellResult) -> dict[str, float]:
     """Return the calls of each counted function per completed read."""
     first, last = result["first"], result["last"]
@@ -120,12 +112,7 @@ _NARROW: Grid = {**_ALL, "watch": ("directory", "node")}
 
 # Where every claim is decided.
 _FULL = Profile(
-    kernels=EVERY_KERNEL,
-    boots=3,
-    grids=(_ALL,),
-    ramp_ms=300,
-    runtime_ms=400,
-    repeats_control=False,
+    kernels=EVERY_KERNEL, boots=3, grids=(_ALL,), ramp_ms=300, runtime_ms=400, repeats_control=False
 )
 
 FSNOTIFY_CONTENTION = Pathology(
@@ -141,11 +128,7 @@ FSNOTIFY_CONTENTION = Pathology(
     },
     profiles={
         "smoke": Profile(
-            kernels=TWO_KERNELS,
-            boots=2,
-            grids=(_NARROW,),
-            ramp_ms=300,
-            runtime_ms=400,
+            kernels=TWO_KERNELS, boots=2, grids=(_NARROW,), ramp_ms=300, runtime_ms=400
         ),
         "quick": replace(_FULL, kernels=TWO_KERNELS, grids=(_NARROW,)),
         "full": _FULL,
@@ -182,7 +165,7 @@ FSNOTIFY_CONTENTION = Pathology(
         ),
     ),
     cell=_cell,
-    machine=_machine,
+    machine=lambda boot: Machine(cpus=1, memory_mib=1024, modules=NULL_BLK_MODULES),
     recording=_RECORDING,
     from_counters=_from_counters,
     published=Published(

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Known pathologies: built in, installed as entry points, read from files, defined in a notebook.
+"""Known pathologies, and calls of their functions: an error in a user's code names file and line.
+
+They are built in, installed as entry points, read from files, or defined in a notebook.
 
 Built-in names take precedence. Pathologies registered in this process, or read from a file that
 the user named, take precedence over an entry point of the same name. Entry points are loaded when
@@ -19,24 +21,31 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import random
 import sys
+import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
+from numbers import Real
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, TypeVar
 
+import tracedat
 from iolab.pathology.aio_migration import AIO_MIGRATION
-from iolab.pathology.base import EXPERIMENT, Pathology
+from iolab.pathology.base import EXPERIMENT, Machine, Pathology, Profile
 from iolab.pathology.bfq_idling import BFQ_IDLING
-from iolab.pathology.calls import blame
 from iolab.pathology.dio_kworker import DIO_KWORKER
+from iolab.pathology.factors import Condition
 from iolab.pathology.fsnotify_contention import FSNOTIFY_CONTENTION
 from iolab.pathology.writeback_kworker import WRITEBACK_KWORKER
 from iolab.paths import NOTEBOOKS
-from iolab_base.errors import UserError
+from iolab.results import CellResult
+from iolab_agent.plan import Cell
+from iolab_base.errors import IolabError, UserError
 from iolab_base.names import one_of
 
 # Those that come with iolab.
@@ -51,6 +60,7 @@ FILES_VARIABLE: Final = "IOLAB_PATHOLOGIES"
 HANDOVER_VARIABLE: Final = "IOLAB_HANDED_OVER"
 # Prefix of the names of modules made from files.
 _MODULE_PREFIX: Final = "iolab_pathology_file_"
+_Made = TypeVar("_Made", Cell, Machine)
 
 
 @dataclass(frozen=True)
@@ -90,11 +100,8 @@ def register(pathology: Pathology, notebook: Path | str | None = None) -> None:
 
 
 def register_file(path: Path | str) -> list[Pathology]:
-    """Run a Python file, register every `Pathology` among its globals, and return them in order.
-
-    A pathology may name its page's notebook by a path beside the file. Raises UserError, with file
-    and line, if the file fails, defines none or a built-in name, or the notebook is missing.
-    """
+    """Run a Python file, register every `Pathology` among its globals, and return them in order."""
+    # A pathology may name its page's notebook by a path beside the file.
     path = Path(path).expanduser()
     if os.pathsep in str(path.resolve()):
         raise UserError(f"the path {path} has a {os.pathsep!r}, which separates paths: move it")
@@ -129,7 +136,7 @@ def _read_file(path: Path) -> list[Pathology]:
     try:
         # The user asked to run this file.
         exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # noqa: S102
-        return _defined(module, path)
+        return _defined(module)
     except BaseException as error:
         del sys.modules[module.__name__]
         if before is not None:
@@ -137,7 +144,7 @@ def _read_file(path: Path) -> list[Pathology]:
         raise UserError(f"{path}{blame(error, file)}") from error
 
 
-def _defined(module: ModuleType, path: Path) -> list[Pathology]:
+def _defined(module: ModuleType) -> list[Pathology]:
     built_in = [id(pathology) for pathology in PATHOLOGIES.values()]
     found = {
         id(value): value
@@ -153,11 +160,7 @@ def _defined(module: ModuleType, path: Path) -> list[Pathology]:
 
 
 def named_pathologies(names: Iterable[str | Path | Pathology]) -> list[Pathology]:
-    """Return pathologies by their names or files, each once; register those of files.
-
-    A word that ends with ``.py`` or has a ``/`` in it is a file. Unregistered `Pathology` objects
-    are registered. Raises UserError as `get_pathology` and `register_file`, or if two share a name.
-    """
+    """Return pathologies by their names or files, each once; register what is new."""
     chosen: dict[str, Pathology] = {}
     for name in names:
         for pathology in _named(name):
@@ -197,11 +200,7 @@ def pathology_names() -> list[str]:
 
 
 def pathologies() -> dict[str, Pathology]:
-    """Return all known pathologies by name, built-in ones first.
-
-    A broken entry point is left out, with a warning that names it. Raises UserError if a file in
-    ``IOLAB_PATHOLOGIES`` is broken: the user named it.
-    """
+    """Return all known pathologies by name; a broken entry point is left out, with a warning."""
     found = dict(PATHOLOGIES)
     for name in pathology_names():
         try:
@@ -218,11 +217,7 @@ def pathology_files() -> list[Path]:
 
 
 def handover_file() -> bytes | None:
-    """Return a pickle of the pathologies registered in this process, for its children.
-
-    It also has the places to import from; None if nothing was registered here. Raises UserError if
-    a pathology cannot be pickled.
-    """
+    """Return a pickle of what was registered here, and the places to import from, or None."""
     import cloudpickle
 
     own = [entry for entry in _registered.values() if entry.file is None]
@@ -341,3 +336,91 @@ def _read_handover(digest: str, file: Path) -> None:
     for one in pickled:
         pathology, notebook = pickle.loads(one)  # noqa: S301
         _add(_Entry(pathology, notebook, inherited=True))
+
+
+class BrokenPathologyError(UserError):
+    """A function of a pathology failed, or returned the wrong type."""
+
+
+def cell_of(
+    pathology: Pathology, condition: Condition, profile: Profile, rng: random.Random
+) -> Cell:
+    """Return the agent's cell of a condition; raise BrokenPathologyError if that fails."""
+    return _made(Cell, pathology, "cell", condition, profile, rng)
+
+
+def machine_of(pathology: Pathology, levels: Condition) -> Machine:
+    """Return a block's virtual machine; raise BrokenPathologyError if that fails."""
+    return _made(Machine, pathology, "machine", levels)
+
+
+def measures_of_result(pathology: Pathology, result: CellResult) -> dict[str, float]:
+    """Return the pathology's measures of a cell; raise BrokenPathologyError if that fails."""
+    return _numbers(pathology, "from_counters", result)
+
+
+def measures_of_trace(pathology: Pathology, trace: tracedat.Trace) -> dict[str, float]:
+    """Return the pathology's measures of a trace; the function's own IolabError if it has none."""
+    return _numbers(pathology, "from_trace", trace)
+
+
+@contextmanager
+def _blamed(pathology: Pathology, part: str) -> Iterator[None]:
+    try:
+        yield
+    except (IolabError, tracedat.TraceError):
+        raise
+    # User code: it may fail in any way.
+    except BaseException as error:
+        code = getattr(getattr(pathology, part), "__code__", None)
+        file = getattr(code, "co_filename", "")
+        # A notebook cell's file name is a temporary one, of no use in a message.
+        shown = f": {file}" if Path(file).is_file() else ""
+        raise BrokenPathologyError(
+            f"{part} of pathology {pathology.name} failed{shown}{blame(error, file)}"
+        ) from error
+
+
+def _made(kind: type[_Made], pathology: Pathology, part: str, *given: object) -> _Made:
+    with _blamed(pathology, part):
+        made = getattr(pathology, part)(*given)
+    if not isinstance(made, kind):
+        raise BrokenPathologyError(
+            f"{part} of pathology {pathology.name} returned {made!r:.80}, not a {kind.__name__}"
+        )
+    return made
+
+
+def _numbers(pathology: Pathology, part: str, given: object) -> dict[str, float]:
+    with _blamed(pathology, part):
+        made = getattr(pathology, part)(given)
+        if isinstance(made, Mapping) and all(
+            isinstance(name, str) and isinstance(value, Real) for name, value in made.items()
+        ):
+            return dict(made)
+    raise BrokenPathologyError(
+        f"{part} of pathology {pathology.name} returned {made!r:.80}, not numbers by name"
+    )
+
+
+def blame(error: BaseException, file: str) -> str:
+    """Return an error and its line in a file: ``", line 12: NameError: no name 'x'"``."""
+    # `file` is the name in its code objects; an error that did not pass through it has no line.
+    if type(error) is KeyboardInterrupt:
+        raise error
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f", line {error.lineno}: {error.msg}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    where = f", line {lines[-1]}" if lines else ""
+    return f"{where}: {_words(error)}".removesuffix(": ")
+
+
+def _words(error: BaseException) -> str:
+    """Return an error in one line, even if its own ``__str__`` fails."""
+    try:
+        kind = "" if isinstance(error, IolabError) else f"{type(error).__name__}: "
+        return f"{kind}{' '.join(str(error).split())}".removesuffix(": ")
+    except BaseException as another:
+        if type(another) is KeyboardInterrupt:
+            raise
+        return "an error that cannot be shown"

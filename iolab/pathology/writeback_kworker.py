@@ -6,14 +6,7 @@ NVMe, 128 fio jobs of 1 MiB writes. Buffered, ext4 reached 5383 MB/s with its fl
 100 %, XFS 14.6 GB/s with its at 20 %; direct, both about 14.4 GB/s. So a byte cost ext4's worker
 13.6 times what it cost XFS's.
 
-ext4 is the treatment and XFS the control, as in the article's comparison; its other two, buffered
-against direct and few jobs against many, are plain factors.
-
-Decided here are the **worker's cost** per MiB, that there is **one at a time**, and whether the
-file systems handle **pages or folios**. How busy the worker is, how bandwidth grows with jobs and
-where it stops cannot be decided: that takes real cores and a device faster than one worker.
-
-The recipe and what was tuned in it, each for a reason:
+What was tuned, and why (``docs/pathologies.md`` says what is decided here):
 
 * **A device that stores nothing** and completes in the submitter's context. Storing costs a copy of
   every page, which costs more than all else that the worker does. The metadata are in memory:
@@ -41,8 +34,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
     NULL_BLK_MODULES,
@@ -64,9 +57,6 @@ from iolab.pathology.factors import (
 )
 from iolab.results import CellResult
 from iolab_agent.plan import Cell, Device, FileSystem, Job, Recording
-
-if TYPE_CHECKING:
-    from tracedat import Trace
 
 _MIB = 1 << 20
 # More than any kernel here writes in a run, shared by the jobs; and a cache's worth.
@@ -94,10 +84,7 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
     return Cell(
         devices=[data] if ext4 else [Device("meta", "null_blk", 512), data],
         filesystem=FileSystem("ext4", "data") if ext4 else FileSystem("xfs", "meta", "data"),
-        settings={
-            "dirty_background_bytes": _DIRTY_BACKGROUND_BYTES,
-            "dirty_bytes": _DIRTY_BYTES,
-        },
+        settings={"dirty_background_bytes": _DIRTY_BACKGROUND_BYTES, "dirty_bytes": _DIRTY_BYTES},
         job=Job(
             engine="psync",
             rw="write",
@@ -124,11 +111,8 @@ def _machine(boot: Condition) -> Machine:
 
 
 def _from_counters(result: CellResult) -> dict[str, float]:
-    """Return what the unbound kworkers did: their share of one CPU, and their time per MiB.
-
-    ``device_mib_per_s`` is what reached the device. With several virtual processors the times
-    include waiting for each other's instructions.
-    """
+    """Return what the unbound kworkers did: their share of one CPU, and their time per MiB."""
+    # With several virtual processors the times include waiting for each other's instructions.
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
     rate = (last["written_bytes"] - first["written_bytes"]) / _MIB / elapsed_s
@@ -138,36 +122,28 @@ def _from_counters(result: CellResult) -> dict[str, float]:
             # A worker that came later had not run before.
             before = first["tasks"].get(pid, {"ran_ns": 0, "at_ns": first["at_ns"]})
             busy += (task["ran_ns"] - before["ran_ns"]) / (task["at_ns"] - before["at_ns"])
-    return {
-        "device_mib_per_s": rate,
-        "worker_busy": busy,
-        "worker_us_per_mib": 1e6 * busy / rate,
-    }
+    return {"device_mib_per_s": rate, "worker_busy": busy, "worker_us_per_mib": 1e6 * busy / rate}
 
 
 _RECORDING = Recording(
     events=[
-        "sched:sched_switch",
-        "sched:sched_waking",
-        "writeback:writeback_start",
-        "writeback:writeback_written",
-        "block:block_rq_issue",
-        "filemap:mm_filemap_add_to_page_cache",
+        *("sched:sched_switch", "sched:sched_waking"),
+        *("writeback:writeback_start", "writeback:writeback_written"),
+        *("block:block_rq_issue", "filemap:mm_filemap_add_to_page_cache"),
     ],
     # A worker's pass over the dirty files takes up to a fifth of a second.
     window_ms=400,
 )
 
 
-def _from_trace(trace: Trace) -> dict[str, float]:
+def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
     """Return the flush workers, at once and in all, their time per MiB, and a folio's pages."""
     from iolab import measure
 
     issued = trace.frame("block_rq_issue")
     written = issued[issued["rwbs"].astype("str").str.contains("W")]
     # The data's device is the one with the most written sectors.
-    sectors = written.groupby("dev")["nr_sector"].sum().max()
-    mib = float(sectors) * 512 / _MIB
+    mib = float(written.groupby("dev")["nr_sector"].sum().max()) * 512 / _MIB
     stretches = measure.flushes(trace)
     found = {
         "mib_traced": mib,
@@ -427,11 +403,8 @@ WRITEBACK_KWORKER = Pathology(
             "and a MiB costs it much more CPU time on ext4 than on XFS."
         ),
         measures=(
-            "worker_us_per_mib",
-            "worker_busy",
-            "device_mib_per_s",
-            "flush_workers_at_once",
-            "pages_per_folio",
+            *("worker_us_per_mib", "worker_busy", "device_mib_per_s"),
+            *("flush_workers_at_once", "pages_per_folio"),
         ),
         claim="ext4's worker pays more for a MiB",
         treated={"ext4": "ext4"},

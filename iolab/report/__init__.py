@@ -6,94 +6,44 @@
 these. Every function raises IolabError if a folder or file that it is given cannot be written.
 """
 
-from __future__ import annotations
-
-from iolab.report.atlas import AtlasIndex, atlas_index, published_table
-from iolab.report.attribution import (
-    Attribution,
-    attribution_text,
-    load_attribution,
-    publish_attribution,
-)
-from iolab.report.comparison import (
-    AGREEMENTS,
-    COMPARISON_COLUMNS,
-    compare_clocks,
-    compare_with_virtual,
-    comparison_text,
-)
-from iolab.report.pages import (
-    ComparisonSection,
-    VerdictIndex,
-    comparison_section,
-    explained,
-    publish,
-    recorded_cells,
-    recorded_traces,
-    style_tables,
-    treatment_name,
-    verdict_index,
-)
-from iolab.report.summary import plain, summary, write_summary
-from iolab.report.tables import (
-    aa_check,
-    asked_claims,
-    control_load,
-    effect_table,
-    factors,
-    invalid_cells,
-    invalid_text,
-    kernel_effects,
-    level_table,
-    machine_table,
-    main_grid,
-    mechanism_table,
-    overview,
-    recipe_table,
-    spinning_text,
-    unasked_claims,
-)
-
-__all__ = [
-    "AGREEMENTS",
-    "COMPARISON_COLUMNS",
-    "AtlasIndex",
-    "Attribution",
-    "ComparisonSection",
-    "VerdictIndex",
-    "aa_check",
-    "asked_claims",
-    "atlas_index",
-    "attribution_text",
-    "compare_clocks",
-    "compare_with_virtual",
-    "comparison_section",
-    "comparison_text",
-    "control_load",
-    "effect_table",
-    "explained",
-    "factors",
-    "invalid_cells",
-    "invalid_text",
-    "kernel_effects",
-    "level_table",
-    "load_attribution",
-    "machine_table",
-    "main_grid",
-    "mechanism_table",
-    "overview",
-    "plain",
-    "publish",
-    "publish_attribution",
-    "published_table",
-    "recipe_table",
-    "recorded_cells",
-    "recorded_traces",
-    "spinning_text",
-    "style_tables",
-    "summary",
-    "treatment_name",
-    "unasked_claims",
-    "verdict_index",
-    "write_summary",
-]
+from iolab.report.atlas import AtlasIndex as AtlasIndex
+from iolab.report.atlas import atlas_index as atlas_index
+from iolab.report.atlas import published_table as published_table
+from iolab.report.attribution import Attribution as Attribution
+from iolab.report.attribution import attribution_text as attribution_text
+from iolab.report.attribution import load_attribution as load_attribution
+from iolab.report.attribution import publish_attribution as publish_attribution
+from iolab.report.comparison import AGREEMENTS as AGREEMENTS
+from iolab.report.comparison import COMPARISON_COLUMNS as COMPARISON_COLUMNS
+from iolab.report.comparison import compare_clocks as compare_clocks
+from iolab.report.comparison import compare_with_virtual as compare_with_virtual
+from iolab.report.comparison import comparison_text as comparison_text
+from iolab.report.pages import ComparisonSection as ComparisonSection
+from iolab.report.pages import VerdictIndex as VerdictIndex
+from iolab.report.pages import comparison_section as comparison_section
+from iolab.report.pages import explained as explained
+from iolab.report.pages import publish as publish
+from iolab.report.pages import recorded_cells as recorded_cells
+from iolab.report.pages import recorded_traces as recorded_traces
+from iolab.report.pages import style_tables as style_tables
+from iolab.report.pages import treatment_name as treatment_name
+from iolab.report.pages import verdict_index as verdict_index
+from iolab.report.summary import plain as plain
+from iolab.report.summary import summary as summary
+from iolab.report.summary import write_summary as write_summary
+from iolab.report.tables import aa_check as aa_check
+from iolab.report.tables import asked_claims as asked_claims
+from iolab.report.tables import control_load as control_load
+from iolab.report.tables import effect_table as effect_table
+from iolab.report.tables import factors as factors
+from iolab.report.tables import invalid_cells as invalid_cells
+from iolab.report.tables import invalid_text as invalid_text
+from iolab.report.tables import kernel_effects as kernel_effects
+from iolab.report.tables import level_table as level_table
+from iolab.report.tables import machine_table as machine_table
+from iolab.report.tables import main_grid as main_grid
+from iolab.report.tables import mechanism_table as mechanism_table
+from iolab.report.tables import overview as overview
+from iolab.report.tables import recipe_table as recipe_table
+from iolab.report.tables import spinning_text as spinning_text
+from iolab.report.tables import unasked_claims as unasked_claims

@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from guestprof.flames import differential_flame
 from iolab import shown
 from iolab.figures.effects import attribution
-from iolab.figures.panels import condition_text
 from iolab.figures.save import clocks_text, save_figure
+from iolab.figures.style import condition_text
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
+from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
     EFFECTS,
@@ -139,10 +139,9 @@ def publish_attribution(
         f"Hollow: screened, n = {_boots(table[table['stage'] == 'screened'])} boots.",
     ]
     if len(confirmed):
-        family = len(confirmed)
         parts.append(
             f"Filled: confirmed, n = {_boots(confirmed)} boots with other seeds; bars are t "
-            f"intervals that hold together at {CONFIDENCE:.0%} (Bonferroni over {family})."
+            f"intervals that hold together at {CONFIDENCE:.0%} (Bonferroni over {len(confirmed)})."
         )
     plain = cells[cells[INTERVENTION] == NO_INTERVENTION]
     names = [n for n in pathology.factors if n != pathology.treatment]
@@ -187,14 +186,11 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
                 proof = f"{row.n} fresh boots" if row.stage == "confirmed" else "screened only"
                 proof += f"; {row.reason!s}" if row.reason else ""
                 lines.append(f"  {row.intervention} {effect} it: {row.estimate:.3g} ({proof})")
-        lines += [
-            f"  {row.intervention} {WORKLOAD}: {row.reason}"
-            for row in rows[rows["effect"] == WORKLOAD].itertuples()
-        ]
-        lines += [
-            f"  {row.intervention} is inconclusive: {row.reason}"
-            for row in rows[rows["effect"] == "inconclusive"].itertuples()
-        ]
+        for effect, words in ((WORKLOAD, WORKLOAD), ("inconclusive", "is inconclusive")):
+            lines += [
+                f"  {row.intervention} {words}: {row.reason}"
+                for row in rows[rows["effect"] == effect].itertuples()
+            ]
         for effect in ("changes little", "changes nothing"):
             names = rows.loc[rows["effect"] == effect, "intervention"]
             if len(names):
@@ -258,10 +254,8 @@ def _explained(culprit: Step, why: Explanation) -> list[str]:
     lines: list[str] = []
     if why.before is not None and why.after is not None:
         lines += ["", "## What it costs", ""]
-        lines += [
-            "Instructions for each I/O of the treated cell, by function; the whole of it is in"
-        ]
-        lines += [f"[the flame graph](bisect-{culprit.commit[:12]}.html).", ""]
+        words = "Instructions for each I/O of the treated cell, by function; the whole of it is in"
+        lines += [words, f"[the flame graph](bisect-{culprit.commit[:12]}.html).", ""]
         lines += ["| function | before | after | difference |", "|---|---|---|---|"]
         for row in difference(why.after, why.before).head(_FUNCTIONS).to_dict("records"):
             numbers = f"{row['control']:.1f} | {row['treated']:.1f} | {row['difference']:+.1f}"
@@ -305,8 +299,7 @@ def _answer(step: Step) -> str:
 def _row(step: Step) -> str:
     judgement = step.judgement
     words = shown.markdown(judgement.reason) or f"{judgement.value:.4g}"
-    title = shown.markdown(step.title)
-    return f"| {title} | {judgement.verdict} | {words} | {judgement.boots} |"
+    return f"| {shown.markdown(step.title)} | {judgement.verdict} | {words} | {judgement.boots} |"
 
 
 def _changes(found: Bisection) -> list[str]:

@@ -14,9 +14,9 @@ from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.report.tables import overview
 from iolab.shown import Table, text_table
-from iolab.stats.claims import boot_values
+from iolab.stats.claims import boot_values, in_unit
 from iolab.stats.conditions import kernels_of, pathology_of
-from iolab.stats.estimates import CONFIDENCE, ratio_of
+from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.unpaired import welch_difference
 from iolab.stats.verdicts import verdict_table, verdict_text
 from iolab.store.dataset import Dataset, load
@@ -156,9 +156,8 @@ def _changed(
         for data, row in (here, virtual)
     )
     change = welch_difference(b, a, confidence)
-    if claim.logarithmic:
-        return ratio_of(change.mean), ratio_of(change.low), ratio_of(change.high)
-    return change.mean, change.low, change.high
+    mean, low, high = (in_unit(claim, one) for one in (change.mean, change.low, change.high))
+    return mean, low, high
 
 
 def _incomparable(a: dict[Any, Any], b: dict[Any, Any], *, same_kernel: bool) -> str:

@@ -307,11 +307,10 @@ _SHOWN: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle", "l
 
 @dataclass(frozen=True, eq=False)
 class BlockView:
-    """A block that displays itself in a notebook: figure, cells, origin, machine and console.
+    """A block that displays itself in a notebook: figure, cells, origin, machine and console."""
 
-    `cells` are in the order measured. `facts` (from the kernel), `run` (when and how it ran) and
-    `console` (the machine's last lines) are empty without a store.
-    """
+    # Facts (from the kernel), `run` (when and how it ran) and the console's last lines are empty
+    # without a store.
 
     cells: pd.DataFrame
     facts: dict[str, Any] = field(default_factory=dict)
@@ -350,13 +349,20 @@ class BlockView:
         print("\n".join([*shown, *self.console]))
 
 
+def _stored(root: Path | None, block: str) -> tuple[RawStore, str] | None:
+    """Return the store at `root` that has a block, and the block's key; else None."""
+    if root is None:
+        return None
+    store = RawStore(root)
+    return next(((store, key) for key in store.all_keys() if key[:16] == block), None)
+
+
 def antagonists(root: Path | None, cell: str) -> dict[int, str]:
     """Return names for the antagonist's tasks in a cell of the store at `root`, by pid."""
     block, _, name = cell.rpartition("-")
-    store = None if root is None else RawStore(root)
-    key = None if store is None else next((k for k in store.all_keys() if k[:16] == block), None)
-    if store is None or key is None:
+    if (found := _stored(root, block)) is None:
         return {}
+    store, key = found
     results = (document["result"] for document in store.cells(key))
     tasks: dict[str, Any] = next((one["last"]["tasks"] for one in results if one["id"] == name), {})
     return {
@@ -373,9 +379,8 @@ def block_view(
     known = [str(name) for name in cells["block"].unique()]
     name = known[0] if block is None else one_of("block of these results", block, known)
     own = cells[cells["block"] == name].sort_values("position")
-    store = None if root is None else RawStore(root)
-    key = None if store is None else next((k for k in store.all_keys() if k[:16] == name), None)
-    if store is None or key is None:
+    if (found := _stored(root, name)) is None:
         return BlockView(own)
+    store, key = found
     console = store.console_tail(key)[-_CONSOLE_LINES:]
     return BlockView(own, store.facts(key), store.read(key, "run.json"), console)

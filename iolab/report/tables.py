@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fiojobs import Row
-from iolab.figures.panels import condition_text
+from iolab.figures.style import condition_text
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
 from iolab.stats.claims import cells_of
@@ -27,10 +27,8 @@ from iolab.stats.conditions import (
     shared_columns,
 )
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.kernels import kernel_ratio
-from iolab.stats.tables import mean_table, ratio_table
-from iolab.store.dataset import Dataset, with_measure
-from iolab.store.kernels import KernelBuild
+from iolab.stats.tables import kernel_ratio, mean_table, ratio_table
+from iolab.store.dataset import Dataset, KernelBuild, with_measure
 from iolab.store.soundness import findings
 
 # A core idle for at least this share of its time does not limit the control.
@@ -158,8 +156,7 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
     table = table[table["aa"]].reset_index(drop=True)
     low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
     holds = ((low <= 1) & (high >= 1)).astype("boolean")
-    columns = [*_varying(table, cells), *numbers]
-    return table[columns].assign(holds=holds.mask(table["n"] < 2))
+    return table[[*_varying(table, cells), *numbers]].assign(holds=holds.mask(table["n"] < 2))
 
 
 def control_load(cells: pd.DataFrame) -> pd.DataFrame:
@@ -248,7 +245,7 @@ def unasked_claims(data: Dataset) -> str:
 def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """Compare each kernel's effect on the work done with the oldest kernel's.
 
-    Rows are those of `iolab.stats.kernels.kernel_ratio`, A/A pairs too, with the reason of a kernel
+    Rows are those of `iolab.stats.tables.kernel_ratio`, A/A pairs too, with the reason of a kernel
     whose cells were all gated; none with a single kernel.
     """
     kept = comparable_cells(cells)

@@ -10,113 +10,57 @@ UserError says what is wrong with an argument, that no cell counts, or that the 
 pool different conditions, pathologies, targets, clocks or kernel releases.
 """
 
-from __future__ import annotations
-
-from iolab.stats.claims import Judged, boot_values, cells_of, judge
-from iolab.stats.conditions import (
-    boot_means,
-    cell_columns,
-    comparable_cells,
-    kernel_order,
-    kernels_of,
-    levels_of,
-    matched_pairs,
-    pair_columns,
-    pathology_of,
-    shared_columns,
-    valid_cells,
-)
-from iolab.stats.estimates import (
-    CONFIDENCE,
-    Estimate,
-    Statistic,
-    crossover_interval,
-    estimate,
-    sign_flip,
-    t_interval,
-)
-from iolab.stats.families import (
-    Membership,
-    declared_claims,
-    discoveries,
-    holm,
-    holm_family,
-    measured_family,
-)
-from iolab.stats.kernels import kernel_ratio
-from iolab.stats.order import mark_outliers, order_effect, order_table
-from iolab.stats.shape import GROWS, Hinge, Knee, Threshold, hinge, knee, knee_table, threshold
-from iolab.stats.tables import (
-    IOPS_LOST,
-    crossed_cells,
-    mean_table,
-    pair_ratios,
-    ratio_table,
-    recording_cost,
-    region_table,
-)
-from iolab.stats.unpaired import Difference, welch_difference
-from iolab.stats.verdicts import (
-    VERDICTS,
-    rule_text,
-    verdict_summary,
-    verdict_table,
-    verdict_text,
-)
-
-__all__ = [
-    "CONFIDENCE",
-    "GROWS",
-    "IOPS_LOST",
-    "VERDICTS",
-    "Difference",
-    "Estimate",
-    "Hinge",
-    "Judged",
-    "Knee",
-    "Membership",
-    "Statistic",
-    "Threshold",
-    "boot_means",
-    "boot_values",
-    "cell_columns",
-    "cells_of",
-    "comparable_cells",
-    "crossed_cells",
-    "crossover_interval",
-    "declared_claims",
-    "discoveries",
-    "estimate",
-    "hinge",
-    "holm",
-    "holm_family",
-    "judge",
-    "kernel_order",
-    "kernel_ratio",
-    "kernels_of",
-    "knee",
-    "knee_table",
-    "levels_of",
-    "mark_outliers",
-    "matched_pairs",
-    "mean_table",
-    "measured_family",
-    "order_effect",
-    "order_table",
-    "pair_columns",
-    "pair_ratios",
-    "pathology_of",
-    "ratio_table",
-    "recording_cost",
-    "region_table",
-    "rule_text",
-    "shared_columns",
-    "sign_flip",
-    "t_interval",
-    "threshold",
-    "valid_cells",
-    "verdict_summary",
-    "verdict_table",
-    "verdict_text",
-    "welch_difference",
-]
+from iolab.stats.claims import Judged as Judged
+from iolab.stats.claims import boot_values as boot_values
+from iolab.stats.claims import cells_of as cells_of
+from iolab.stats.claims import judge as judge
+from iolab.stats.conditions import boot_means as boot_means
+from iolab.stats.conditions import cell_columns as cell_columns
+from iolab.stats.conditions import comparable_cells as comparable_cells
+from iolab.stats.conditions import kernel_order as kernel_order
+from iolab.stats.conditions import kernels_of as kernels_of
+from iolab.stats.conditions import levels_of as levels_of
+from iolab.stats.conditions import mark_outliers as mark_outliers
+from iolab.stats.conditions import matched_pairs as matched_pairs
+from iolab.stats.conditions import order_effect as order_effect
+from iolab.stats.conditions import order_table as order_table
+from iolab.stats.conditions import pair_columns as pair_columns
+from iolab.stats.conditions import pathology_of as pathology_of
+from iolab.stats.conditions import shared_columns as shared_columns
+from iolab.stats.conditions import valid_cells as valid_cells
+from iolab.stats.estimates import CONFIDENCE as CONFIDENCE
+from iolab.stats.estimates import Estimate as Estimate
+from iolab.stats.estimates import Statistic as Statistic
+from iolab.stats.estimates import crossover_interval as crossover_interval
+from iolab.stats.estimates import estimate as estimate
+from iolab.stats.estimates import sign_flip as sign_flip
+from iolab.stats.estimates import t_interval as t_interval
+from iolab.stats.shape import GROWS as GROWS
+from iolab.stats.shape import Hinge as Hinge
+from iolab.stats.shape import Knee as Knee
+from iolab.stats.shape import Threshold as Threshold
+from iolab.stats.shape import hinge as hinge
+from iolab.stats.shape import knee as knee
+from iolab.stats.shape import knee_table as knee_table
+from iolab.stats.shape import threshold as threshold
+from iolab.stats.tables import IOPS_LOST as IOPS_LOST
+from iolab.stats.tables import crossed_cells as crossed_cells
+from iolab.stats.tables import kernel_ratio as kernel_ratio
+from iolab.stats.tables import mean_table as mean_table
+from iolab.stats.tables import pair_ratios as pair_ratios
+from iolab.stats.tables import ratio_table as ratio_table
+from iolab.stats.tables import recording_cost as recording_cost
+from iolab.stats.tables import region_table as region_table
+from iolab.stats.unpaired import Difference as Difference
+from iolab.stats.unpaired import welch_difference as welch_difference
+from iolab.stats.verdicts import VERDICTS as VERDICTS
+from iolab.stats.verdicts import Membership as Membership
+from iolab.stats.verdicts import declared_claims as declared_claims
+from iolab.stats.verdicts import discoveries as discoveries
+from iolab.stats.verdicts import holm as holm
+from iolab.stats.verdicts import holm_family as holm_family
+from iolab.stats.verdicts import measured_family as measured_family
+from iolab.stats.verdicts import rule_text as rule_text
+from iolab.stats.verdicts import verdict_summary as verdict_summary
+from iolab.stats.verdicts import verdict_table as verdict_table
+from iolab.stats.verdicts import verdict_text as verdict_text

@@ -19,14 +19,13 @@ import numpy as np
 import pandas as pd
 
 from iolab.pathology.base import Claim
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION
-from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, judge
+from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
+from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, in_unit, judge
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import (
     CONFIDENCE,
     Floats,
     interval_text,
-    ratio_of,
     t_interval,
     what_is_missing,
 )
@@ -39,13 +38,8 @@ OTHERWISE: Final = ("delays", "hastens", "weakens", "strengthens")
 # What moves the control, too: an answer to another question.
 WORKLOAD: Final = "changes the workload"
 EFFECTS: Final = (
-    *TURNS,
-    *OTHERWISE,
-    WORKLOAD,
-    "changes little",
-    "changes nothing",
-    "inconclusive",
-    "cannot run here",
+    *(*TURNS, *OTHERWISE, WORKLOAD),
+    *("changes little", "changes nothing", "inconclusive", "cannot run here"),
 )
 ATTRIBUTION_COLUMNS: Final = (
     *("claim", "intervention", "stage", "effect", "baseline", "baseline_verdict"),
@@ -72,20 +66,11 @@ def _scale(claim: Claim, baseline: float) -> float:
     # The way from the baseline to the limit, or from no effect to it if that is longer: beside a
     # baseline near its limit, any spread would look like a cause. A limit of a treated value alone
     # says nothing of the value without an effect: 0 operations a second is none.
-    limit = _in_logs(claim, claim.limit)
+    limit = claim.in_logs(claim.limit)
     way = abs(limit - baseline)
     if claim.contrast == "treated" and claim.published is None and claim.without is None:
         return max(way, _LEAST * (abs(limit) if limit and not claim.logarithmic else 1))
-    return max(way, abs(limit - _in_logs(claim, claim.start)))
-
-
-def _in_logs(claim: Claim, value: float) -> float:
-    """Return a value of a claim's contrast in the unit of `boot_values`."""
-    return math.log(value) if claim.logarithmic else value
-
-
-def _in_unit(claim: Claim, value: float) -> float:
-    return ratio_of(value) if claim.logarithmic else value
+    return max(way, abs(limit - claim.in_logs(claim.start)))
 
 
 def _values(data: Dataset, claim: Claim, kernel: str) -> tuple[pd.Series, str]:
@@ -111,11 +96,9 @@ class _Measured:
         self.baseline = float(self.base.mean()) if len(self.base) else math.nan
 
     def changes(self, level: str) -> tuple[Floats, str]:
-        """Return what an intervention changes in each boot, in the unit of `boot_values`.
-
-        A boot that also measured the baseline is compared with itself, else with the boot of the
-        same number, which has the same jobs and seeds.
-        """
+        """Return what an intervention changes in each boot, in the unit of `boot_values`."""
+        # A boot that also measured the baseline is compared with itself, else with the boot of the
+        # same number, which has the same jobs and seeds.
         treated, reason = _values(self.data, under(self.claim, level), self.kernel)
         if self.base.empty or treated.empty:
             return np.empty(0), reason or self.why
@@ -133,7 +116,7 @@ class _Measured:
             "intervention": level,
             "stage": stage,
             "effect": "cannot run here",
-            "baseline": _in_unit(self.claim, self.baseline),
+            "baseline": in_unit(self.claim, self.baseline),
             "baseline_verdict": "",
             "verdict": "",
             "n": int(changes.size),
@@ -144,8 +127,8 @@ class _Measured:
             return row
         mean, low, high = t_interval(changes, confidence)
         for name, change in (("estimate", mean), ("low", low), ("high", high)):
-            row[name] = _in_unit(self.claim, self.baseline + change)
-        towards = math.copysign(1, _in_logs(self.claim, self.claim.limit) - self.baseline)
+            row[name] = in_unit(self.claim, self.baseline + change)
+        towards = math.copysign(1, self.claim.in_logs(self.claim.limit) - self.baseline)
         row["share"] = towards * mean / _scale(self.claim, self.baseline)
         return row
 
@@ -153,14 +136,9 @@ class _Measured:
 def screening(
     data: Dataset, claims: Sequence[Claim], kernel: str, levels: Sequence[str]
 ) -> pd.DataFrame:
-    """Compare each intervention with none, boot by boot: a row per claim and intervention.
-
-    ``baseline`` and ``estimate`` are the claim's contrast without and with it; ``low`` and ``high``
-    the t interval of the change, added to the baseline. ``share`` is the change as a share of the
-    way from the baseline to the limit, or from no effect to the limit if that is longer (a limit of
-    a treated value alone knows no value without an effect); negative if it moves away. ``effect``
-    is provisional. The columns are `ATTRIBUTION_COLUMNS`.
-    """
+    """Compare each intervention with none, boot by boot: rows with `ATTRIBUTION_COLUMNS`."""
+    # ``low`` and ``high`` are the t interval of the change, added to the baseline. ``share`` is the
+    # change as a share of `_scale`, negative if it moves away. ``effect`` is provisional.
     rows = []
     for claim in claims:
         measured = _Measured(data, claim, kernel)
@@ -184,17 +162,12 @@ def _word(claim: Claim, baseline: float, row: dict[str, Any]) -> str:
 
 def _crossed(claim: Claim, before: float, after: float) -> bool:
     """Return whether the limit lies between two values in the claim's unit."""
-    return _is_there(claim, _in_logs(claim, before)) != _is_there(claim, _in_logs(claim, after))
+    return claim.holds(claim.in_logs(before)) != claim.holds(claim.in_logs(after))
 
 
 def _direction(claim: Claim, baseline: float, share: float) -> str:
     # Moving towards the limit weakens an effect that is there, and strengthens one that is not.
-    return "weakens" if (share > 0) == _is_there(claim, baseline) else "strengthens"
-
-
-def _is_there(claim: Claim, baseline: float) -> bool:
-    limit = _in_logs(claim, claim.limit)
-    return baseline > limit if claim.above is not None else baseline < limit
+    return "weakens" if (share > 0) == claim.holds(baseline) else "strengthens"
 
 
 def crosses(screened: pd.DataFrame, claims: Sequence[Claim]) -> pd.Series:
@@ -211,11 +184,8 @@ def crosses(screened: pd.DataFrame, claims: Sequence[Claim]) -> pd.Series:
 
 
 def candidates(screened: pd.DataFrame, claims: Sequence[Claim], most: int) -> list[str]:
-    """Return up to `most` interventions worth confirming, largest effect first.
-
-    They move a claim's value by at least a quarter of the way to its limit, in either direction, or
-    past its limit, which counts as the whole way.
-    """
+    """Return up to `most` interventions worth confirming, largest effect first."""
+    # Past the limit counts as the whole way to it.
     share = screened["share"].abs()
     moved = screened.assign(moved=share.mask(crosses(screened, claims), share.clip(lower=1)))
     furthest = moved.groupby("intervention", sort=False)["moved"].max()
@@ -228,22 +198,13 @@ def attribution(
     claims: Sequence[Claim],
     kernel: str,
     levels: Sequence[str],
-    *,
-    confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
-    """Decide what each picked intervention does, from boots that did not serve to pick it.
-
-    `data` are results of the confirmation; all intervals hold at once at `confidence` (0..1). A row
-    for each claim and intervention has the columns `ATTRIBUTION_COLUMNS`. It *removes* the
-    pathology where the claim holds without it (its estimate lies on the claimed side of the limit)
-    and is not reproduced with it, or the whole interval with it lies beyond the limit; it
-    *restores* it the other way round. Otherwise it *weakens* or
-    *strengthens* it. Each of these takes an interval of the change that leaves zero out, and a
-    change past the limit or of a tenth of the way to it.
-    """
-    # Both verdicts and the change, each of one claim and intervention.
-    family = max(1, len(claims) * len(levels))
-    corrected = 1 - (1 - confidence) / family
+    """Decide what each picked intervention does, from boots that did not serve to pick it."""
+    # All intervals hold at once at CONFIDENCE. An intervention *removes* the pathology where the
+    # claim holds without it and is not reproduced with it, or the whole interval with it lies
+    # beyond the limit; it *restores* it the other way round. Otherwise it *weakens* or
+    # *strengthens* it. Both verdicts and the change, each of one claim and intervention.
+    corrected = 1 - (1 - CONFIDENCE) / max(1, len(claims) * len(levels))
     rows = []
     for claim in claims:
         measured = _Measured(data, claim, kernel)
@@ -267,14 +228,9 @@ def attribution(
 def lasting(
     decided: pd.DataFrame, data: Dataset, claims: Sequence[Claim], kernel: str
 ) -> pd.DataFrame:
-    """Distinguish interventions that turn a verdict for good from those that delay it.
-
-    `data` are longer runs. If a claim's value then lies on the same side of its limit with and
-    without the intervention, its verdict does not turn for good; ``reason`` has both values. If the
-    effect is there either way and less than half of the change is left, *removes* becomes *delays*
-    and *restores* becomes *hastens*; otherwise it *weakens* or *strengthens*. What was not measured
-    keeps its effect, with the reason.
-    """
+    """Tell, by longer runs, interventions that turn a verdict for good from those that delay it."""
+    # If a claim's value then lies on the same side of its limit with and without the intervention,
+    # its verdict does not turn for good; ``reason`` has both values.
     named = {claim.name: claim for claim in claims}
     table = decided.copy()
     for index, row in table[table["effect"].isin(TURNS)].iterrows():
@@ -287,11 +243,11 @@ def lasting(
             table.loc[index, "reason"] = f"not measured in longer runs: {missing}"
             continue
         before, after = (float(values.mean()) for values, _ in sides)
-        if (there := _is_there(claim, before)) is _is_there(claim, after):
-            words = [f"{_in_unit(claim, value):.3g}" for value in (before, after)]
+        if (there := claim.holds(before)) is claim.holds(after):
+            words = [f"{in_unit(claim, value):.3g}" for value in (before, after)]
             table.loc[index, "reason"] = f"in longer runs {words[0]} without it and {words[1]} with"
-            base = _in_logs(claim, row["baseline"])
-            whole = _in_logs(claim, row["estimate"]) - base
+            base = claim.in_logs(row["baseline"])
+            whole = claim.in_logs(row["estimate"]) - base
             if there and abs(after - before) < _LASTING * abs(whole):
                 effect = "delays" if row["effect"] == "removes" else "hastens"
             else:
@@ -303,12 +259,8 @@ def lasting(
 def keep_question(
     table: pd.DataFrame, data: Dataset, claims: Sequence[Claim], kernel: str
 ) -> pd.DataFrame:
-    """Name the interventions that change the workload: they are no cause.
-
-    `table` is of `data`. What moves a claim and, by more than 5 %, the IOPS of its control without
-    treatment becomes "changes the workload"; ``reason`` says by how much. Claims of a treated value
-    alone are measured without controls, and keep their effects.
-    """
+    """Name the interventions that move the IOPS of the control, too: they are no cause."""
+    # Claims of a treated value alone are measured without controls, and keep their effects.
     named = {claim.name: claim for claim in claims}
     kept = table.copy()
     for index, row in table[table["effect"].isin((*TURNS, *OTHERWISE))].iterrows():
@@ -337,10 +289,7 @@ def _control_logs(data: Dataset, claim: Claim, kernel: str, level: str) -> pd.Se
 
 
 def change_of(claim: Claim, row: Mapping[Any, Any]) -> dict[str, float]:
-    """Return what an intervention changes, with its interval: ``estimate``, ``low``, ``high``.
-
-    A factor for a claim that is averaged in logarithms, else a difference in the claim's unit.
-    """
+    """Return what an intervention changes, with its interval: a factor, or a difference."""
     before, ends = row["baseline"], ("estimate", "low", "high")
     if claim.logarithmic:
         return {name: row[name] / before for name in ends}
@@ -361,13 +310,12 @@ def _effect(
     # Boots may agree on the change to the last digit, but be too few to rely on.
     agree = bool(what_is_missing(changes))
     fault = next((judged.reason for judged in (before, after) if judged.reason), "")
-    crossed = _crossed(claim, row["baseline"], row["estimate"])
-    small = abs(row["share"]) < _NOTHING and not crossed
+    small = abs(row["share"]) < _NOTHING and not _crossed(claim, row["baseline"], row["estimate"])
     if changes.size < 2 or (agree and fault and not small):
         return "inconclusive", fault or "one boot"
     if small or (not agree and row["low"] <= row["baseline"] <= row["high"]):
         return "changes nothing", ""
-    there = _is_there(claim, _in_logs(claim, before.estimate))
+    there = claim.holds(claim.in_logs(before.estimate))
     # Few boots that agree to the last digit have no verdict; what changes in them has an interval.
     past = all(_crossed(claim, row["baseline"], row[end]) for end in ("low", "high"))
     turned = past and changes.size >= FEWEST and after.verdict == "inconclusive"
@@ -375,4 +323,4 @@ def _effect(
         return "removes", ""
     if not there and (after.verdict == "reproduced" or turned):
         return "restores", ""
-    return _direction(claim, _in_logs(claim, before.estimate), row["share"]), ""
+    return _direction(claim, claim.in_logs(before.estimate), row["share"]), ""

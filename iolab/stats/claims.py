@@ -149,8 +149,7 @@ class Selected:
         if claim.contrast == "treated":
             chosen = chosen[chosen["role"] == "treatment"]
         untraced = chosen[~chosen["recorded"]]
-        traced = not untraced[claim.value].notna().any()
-        return chosen[chosen["recorded"]] if traced else untraced
+        return chosen[chosen["recorded"]] if not untraced[claim.value].notna().any() else untraced
 
     def pairs(self, claim: Claim, kernel: str, counted: pd.DataFrame) -> pd.DataFrame:
         """Join the counted cells of a claim that compares."""
@@ -235,15 +234,8 @@ def _judge_apart(cells: Selected, claim: Claim, kernel: str, confidence: float) 
         return _why_no_boot(cells.data, claim, kernel)
     control, treated = sides
     found = welch_difference(control, treated, confidence)
-    value, low, high = (_back(claim, end) for end in (found.mean, found.low, found.high))
-    if n < 2:
-        return Judged(value, low, high, n, "inconclusive", "one boot")
-    if found.missing:
-        return _judge_identical(claim, value, n, confidence)
-    if n < FEWEST:
-        few = f"{n} boots: a verdict takes {FEWEST}"
-        return Judged(value, low, high, n, "inconclusive", few)
-    return Judged(value, low, high, n, _ruled(claim, low, high))
+    ends = found.mean, found.low, found.high
+    return _judge_interval(claim, ends, n, confidence, agree=bool(found.missing))
 
 
 def _judge_counts(
@@ -265,24 +257,27 @@ def _without_boots(verdict: str, reason: str) -> Judged:
 
 
 def judge_boots(claim: Claim, boots: pd.DataFrame, confidence: float) -> Judged:
-    """Judge a claim by one value per boot, as `judge` does; `confidence` is 0..1.
-
-    `boots` has a row for each boot: its value ``y`` as in `boot_values`, and ``order``, the mean
-    over its pairs of +1 (treated first) and -1 (control first); 0 without an order.
-    """
+    """Judge a claim by each boot's ``y`` as in `boot_values`, and mean ``order`` of its pairs."""
     y, order = (boots[name].to_numpy(dtype=np.float64) for name in ("y", "order"))
     mean, low, high = crossover_interval(y, order, confidence)
     if claim.contrast == "treated" and claim.scale == "linear":
         low, high = from_zero(y, low, high)
-    value, low, high = (_back(claim, end) for end in (mean, low, high))
-    if y.size < 2:
-        return Judged(value, low, high, 1, "inconclusive", "one boot")
-    if what_is_missing(without_order(y, order)):
-        return _judge_identical(claim, value, y.size, confidence)
-    if y.size < FEWEST:
-        few = f"{y.size} boots: a verdict takes {FEWEST}"
-        return Judged(value, low, high, y.size, "inconclusive", few)
-    return Judged(value, low, high, y.size, _ruled(claim, low, high))
+    agree = bool(what_is_missing(without_order(y, order)))
+    return _judge_interval(claim, (mean, low, high), y.size, confidence, agree=agree)
+
+
+def _judge_interval(
+    claim: Claim, ends: tuple[float, float, float], n: int, confidence: float, *, agree: bool
+) -> Judged:
+    """Judge by the mean of boots and its interval, if these do not agree to the last digit."""
+    value, low, high = (in_unit(claim, end) for end in ends)
+    if n < 2:
+        return Judged(value, low, high, n, "inconclusive", "one boot")
+    if agree:
+        return _judge_identical(claim, value, n, confidence)
+    if n < FEWEST:
+        return Judged(value, low, high, n, "inconclusive", f"{n} boots: a verdict takes {FEWEST}")
+    return Judged(value, low, high, n, _ruled(claim, low, high))
 
 
 def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> Judged:
@@ -297,7 +292,8 @@ def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> J
     return Judged(value, value, value, n, "inconclusive", reason)
 
 
-def _back(claim: Claim, value: float) -> float:
+def in_unit(claim: Claim, value: float) -> float:
+    """Return an average of boots in the unit of a claim's contrast."""
     return ratio_of(value) if claim.logarithmic else value
 
 

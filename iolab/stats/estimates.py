@@ -65,16 +65,13 @@ def boots_text(n: int, confidence: float) -> str:
 
 def interval_text(low: float, high: float) -> str:
     """Return an interval in words, " [0.1, 0.2]"; "" where boots agree, or say nothing."""
-    spread = math.isfinite(low) and low < high
-    return f" [{low:.3g}, {high:.3g}]" if spread else ""
+    return f" [{low:.3g}, {high:.3g}]" if math.isfinite(low) and low < high else ""
 
 
 def what_is_missing(y: Floats) -> str:
-    """Return why the values of some boots give no interval; "" if they do.
-
-    Boots that agree to the last digit give none. In virtual time a value may move in steps, and
-    agreement shows only that the boots differ by less than a step.
-    """
+    """Return why the values of some boots give no interval; "" if they do."""
+    # In virtual time a value may move in steps: agreement to the last digit shows only that the
+    # boots differ by less than a step.
     if y.size < 2:
         return "one boot"
     if np.ptp(y) <= ROUNDING * max(1.0, float(np.abs(y).max())):
@@ -98,8 +95,7 @@ def t_interval(y: Floats, confidence: float) -> tuple[float, float, float]:
     mean = float(np.mean(y))
     if what_is_missing(y):
         return mean, float("nan"), float("nan")
-    error = np.std(y, ddof=1) / np.sqrt(y.size)
-    half = float(_t_quantile(confidence, y.size - 1) * error)
+    half = float(_t_quantile(confidence, y.size - 1) * (np.std(y, ddof=1) / np.sqrt(y.size)))
     return mean, mean - half, mean + half
 
 
@@ -114,16 +110,11 @@ def _by_order(y: Floats, order: Floats) -> bool:
 
 
 def without_order(y: Floats, order: Floats) -> Floats:
-    """Return the boots' values without the effect of the order of their cells.
-
-    Each value less its order times the slope of values on order; unchanged with fewer than four
-    boots, or if all have one order.
-    """
+    """Return the boots' values less their order times the slope of values on order."""
     if not _by_order(y, order):
         return y
     centred = order - order.mean()
-    slope = float(centred @ y) / float(centred @ centred)
-    return np.asarray(y - slope * order, dtype=np.float64)
+    return np.asarray(y - (float(centred @ y) / float(centred @ centred)) * order, dtype=np.float64)
 
 
 def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[float, float, float]:
@@ -157,11 +148,8 @@ def crossover_interval(y: Floats, order: Floats, confidence: float) -> tuple[flo
 
 
 def from_zero(y: Floats, low: float, high: float) -> tuple[float, float]:
-    """Cut an interval at 0 for counts, rates, shares and times, which are never negative.
-
-    Neither end is then below 0 unless a value is. The part cut off cannot contain the truth, so the
-    coverage is unchanged.
-    """
+    """Cut an interval at 0 for counts, rates, shares and times, which are never negative."""
+    # The part cut off cannot contain the truth, so the coverage is unchanged.
     if (y < 0).any():
         return low, high
     return (low, high) if np.isnan(low) else (max(low, 0.0), max(high, 0.0))
@@ -259,7 +247,7 @@ def sign_flip(differences: npt.ArrayLike) -> float:
     y = np.asarray(differences, dtype=np.float64)
     if y.size < 2:
         return float("nan")
-    from scipy.stats import permutation_test  # noqa: PLC0415 - as in kernels.py
+    from scipy.stats import permutation_test  # noqa: PLC0415 - as in unpaired.py
 
     result = permutation_test(
         (_in_units_of_the_largest(y),),
@@ -296,14 +284,13 @@ def estimate(
     orders = np.broadcast_to(np.asarray(order, dtype=np.float64), y.shape)
     ratio, low, high = (ratio_of(log) for log in crossover_interval(y, orders, confidence))
     # Logarithms have no unit: one that is only rounding is a ratio of 1.
-    exact = np.where(np.abs(y) <= ROUNDING, 0.0, y)
     return Estimate(
         ratio=ratio,
         low=low,
         high=high,
         n=int(y.size),
         pairs=float(pairs),
-        p_value=sign_flip(exact),
+        p_value=sign_flip(np.where(np.abs(y) <= ROUNDING, 0.0, y)),
         confidence=confidence,
         missing=what_is_missing(without_order(y, orders)),
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables of estimates, a row for each condition: ratios, means, the cost of tracing, regions.
+"""Tables of estimates by condition: ratios, means, cost of tracing, regions, kernels compared.
 
 The boot is the replicate, and the pair is what is compared in it: a treated cell is compared with
 the control measured next to it, and the logarithms of these ratios are averaged per boot.
@@ -30,13 +30,16 @@ from iolab.stats.conditions import (
 from iolab.stats.estimates import (
     CONFIDENCE,
     Estimate,
+    Floats,
     estimate,
     from_zero,
+    ratio_of,
     t_interval,
     what_is_missing,
 )
-from iolab.stats.families import family_members, holm
-from iolab.stats.unpaired import unpaired_ratios
+from iolab.stats.unpaired import Difference, unpaired_ratios, welch_difference
+from iolab.stats.verdicts import family_members, holm
+from iolab_base.errors import UserError
 
 # The ratio of IOPS below which something is lost: where two boots nearly agree, a thousandth would
 # otherwise be an effect.
@@ -59,8 +62,7 @@ def pair_ratios(
     13    6.1  6.1-1 -0.21      1
     """
     by = pair_columns(cells) if by is None else by
-    pairs = matched_pairs(cells, value, by)
-    grouped = pairs.groupby([*by, "block"], dropna=False, observed=True)
+    grouped = matched_pairs(cells, value, by).groupby([*by, "block"], dropna=False, observed=True)
     boots = grouped.agg(y=("y", "mean"), order=("order", "mean"), pairs=("y", "size"))
     return in_kernel_order(boots.reset_index(), by)
 
@@ -111,8 +113,7 @@ def ratio_table(
 
 def _paired(cells: pd.DataFrame, value: str, by: Sequence[str], confidence: float) -> pd.DataFrame:
     """Estimate the ratio of each condition's pairs: a row with `by` and the estimate's fields."""
-    boots = pair_ratios(cells, value, by)
-    grouped = boots.groupby(list(by), dropna=False, observed=True)
+    grouped = pair_ratios(cells, value, by).groupby(list(by), dropna=False, observed=True)
     table = grouped.size().reset_index()[list(by)]
     estimates = [
         asdict(
@@ -170,7 +171,6 @@ def mean_table(
         [(mean, *from_zero(y, low, high)) for y, mean, low, high in intervals]
     )
     table = table.assign(confidence=confidence, missing=[what_is_missing(y) for y in values])
-    measured = cells[~cells["recorded"]]
     lost = [
         group[list(by)]
         .iloc[[0]]
@@ -182,7 +182,7 @@ def mean_table(
                 f"no {value} here" if group["valid"].any() else f"no valid cell{first_gate(group)}"
             ),
         )
-        for group in _lost(measured, table, by)
+        for group in _lost(cells[~cells["recorded"]], table, by)
     ]
     return in_kernel_order(pd.concat([table, *lost], ignore_index=True)[columns], by)
 
@@ -293,8 +293,7 @@ def region_table(
         effect = (table["y"] > limit).astype("boolean").mask(table["y"].isna())
     pathology = pathology_of(kept)
     columns = ["kernel", *pathology.factors, "y", "low", "high", "n"]
-    treated = table[pathology.treatment].notna()
-    table = table[columns].assign(effect=effect.mask(~treated, False))
+    table = table[columns].assign(effect=effect.mask(~table[pathology.treatment].notna(), False))
     return in_kernel_order(table, cell_columns(kept))
 
 
@@ -319,3 +318,87 @@ def _lost(cells: pd.DataFrame, table: pd.DataFrame, by: Sequence[str]) -> Iterat
     lost = cells[(known["in_table"] == "left_only").to_numpy()]
     for _, group in lost.groupby(list(by), dropna=False, observed=True):
         yield group
+
+
+_COLUMNS = ("ratio", "low", "high", "n_base", "n_other", "p_value", "confidence", "missing")
+
+
+def kernel_ratio(
+    cells: pd.DataFrame,
+    value: str = "iops",
+    *,
+    base: str,
+    other: str,
+    effect: bool = False,
+    confidence: float = CONFIDENCE,
+) -> pd.DataFrame:
+    """Compare two kernels in each condition they share, by Welch's method on boot means of ln.
+
+    With `effect`, the ratio treated/control is compared (a ratio of ratios) instead of the value.
+    Kernels vary between boots, so nothing is paired. Two kernels differ in far more than their
+    schedulers: the result says that they differ, not why.
+
+    A row has the condition, ``base``, ``other``, ``ratio`` (other/base), ``low``, ``high``,
+    ``n_base``, ``n_other``, ``p_value``, ``confidence``, and ``missing``: why there is no interval,
+    or no ratio; then a kernel has 0 boots, for all of its cells in this condition were gated.
+    Raises UserError if a kernel is not in the data; else as `ratio_table` (with `effect`) or
+    `mean_table`.
+
+    >>> table = kernel_ratio(cells, base="6.1", other="6.12", effect=True)
+    >>> table[["weight", "ratio", "n_base", "n_other"]].round(2)
+       weight  ratio  n_base  n_other
+    0     100   1.01       6        6
+    1    1000   1.02       6        6
+    2   10000   1.06       6        6
+    3    <NA>   1.00       6        6
+    """
+    for kernel in (base, other):
+        if not (cells["kernel"] == kernel).any():
+            raise UserError(f"kernel {kernel} is not in these data")
+    chosen = cells[cells["kernel"].isin([base, other])]
+    by = pair_columns(cells) if effect else cell_columns(cells)
+    boots = pair_ratios(chosen, value, by) if effect else boot_means(chosen, value, by, log=True)
+    condition = [name for name in by if name != "kernel"]
+    measured = chosen[~chosen["recorded"]]
+    if effect:
+        measured = measured[measured["role"] == "treatment"]
+    keys: list[pd.DataFrame] = []
+    rows: list[dict[str, float | str]] = []
+    for _, group in measured.groupby(condition, dropna=False, observed=True):
+        if group["kernel"].nunique() < 2:
+            continue
+        key = group[condition].iloc[[0]]
+        here = boots.merge(key, on=condition)
+        a, b = (
+            here.loc[here["kernel"] == kernel, "y"].to_numpy(dtype=np.float64)
+            for kernel in (base, other)
+        )
+        keys.append(key)
+        rows.append(
+            _row(a, b, confidence, missing=_gated(chosen if effect else measured, group, here))
+        )
+    table = pd.concat(keys, ignore_index=True) if keys else boots[condition][:0]
+    results = pd.DataFrame(rows, columns=list(_COLUMNS))
+    return pd.concat([table.assign(base=base, other=other), results], axis=1)
+
+
+def _gated(cells: pd.DataFrame, measured: pd.DataFrame, boots: pd.DataFrame) -> str:
+    """Return which measured kernel has no boot left, and the gate that rejected its cells."""
+    for kernel in measured["kernel"].unique():
+        if kernel not in set(boots["kernel"]):
+            pairs = measured.loc[measured["kernel"] == kernel, ["block", "pair"]]
+            pairs = cells.merge(pairs.drop_duplicates(), on=["block", "pair"])
+            gate = first_gate(pairs[~pairs["recorded"]])
+            return f"kernel {kernel} has no valid boot{gate}"
+    return ""
+
+
+def _row(a: Floats, b: Floats, confidence: float, *, missing: str) -> dict[str, float | str]:
+    nan = float("nan")
+    difference = (
+        Difference(nan, nan, nan, nan, missing) if missing else welch_difference(a, b, confidence)
+    )
+    mean, low, high, p_value, why = difference
+    ratios = {"ratio": ratio_of(mean), "low": ratio_of(low), "high": ratio_of(high)}
+    sizes = {"n_base": a.size, "n_other": b.size}
+    return {**ratios, **sizes, "p_value": p_value, "confidence": confidence, "missing": why}

@@ -82,11 +82,8 @@ def welch_difference(a: Floats, b: Floats, confidence: float) -> Difference:
 
 
 def apart_from(cells: pd.DataFrame, treated: pd.Series) -> pd.Series:
-    """Return which cells are controls of a treated condition that has machines of its own.
-
-    `treated` has the condition's columns. They agree in all factors but the treatment, and in the
-    kernel unless it is the treatment.
-    """
+    """Return which cells are controls of a treated condition that has machines of its own."""
+    # They agree in all factors but the treatment, and in the kernel unless it is the treatment.
     treatment = pathology_of(cells).treatment
     same = cells["role"].eq("control") & cells[treatment].isna() & ~cells["aa"]
     for name in treated.index:
@@ -100,20 +97,16 @@ def apart_from(cells: pd.DataFrame, treated: pd.Series) -> pd.Series:
 def unpaired_ratios(
     cells: pd.DataFrame, value: str, by: Sequence[str], confidence: float
 ) -> pd.DataFrame:
-    """Estimate treated/control where treated cells and controls are on machines of their own.
-
-    `cells` are without A/A pairs, `by` has the treatment in it. The interval and the p-value are
-    Welch's, on the boots' means of ln(value); ``n`` is the smaller number of boots. Returns a row
-    for each treated condition with two boot means: `by`, then the fields of `Estimate`.
-    """
+    """Estimate treated/control where both are on machines of their own, by Welch's method."""
+    # `cells` are without A/A pairs, `by` has the treatment in it; ``n`` is the smaller number of
+    # boots.
     means = boot_means(cells, value, [*by, "role"], log=True).assign(aa=False)
     treatment = pathology_of(cells).treatment
     # The columns that `pathology_of` and `apart_from` look at.
     means["pathology"] = cells["pathology"].iloc[0]
     rows = []
     for _, group in means[means[treatment].notna()].groupby(list(by), dropna=False, observed=True):
-        condition = group.iloc[0][list(by)]
-        base = means.loc[apart_from(means, condition), "y"].to_numpy(dtype=np.float64)
+        base = means.loc[apart_from(means, group.iloc[0][list(by)]), "y"].to_numpy(dtype=np.float64)
         y = group["y"].to_numpy(dtype=np.float64)
         if not base.size:
             continue

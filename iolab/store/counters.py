@@ -19,6 +19,12 @@ from iolab_agent.fio import active_sides
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 
+_PERCENTILES = {
+    "latency_p50_ns": 50.0,
+    "latency_p95_ns": 95.0,
+    "latency_p99_ns": 99.0,
+    "latency_p999_ns": 99.9,
+}
 # Columns that older tables lack.
 ADDED_COLUMNS: Final = {
     **dict.fromkeys(
@@ -32,35 +38,16 @@ ADDED_COLUMNS: Final = {
 }
 # The columns of every pathology's cells; the levels of its factors are added.
 CELL_COLUMNS: Final = {
-    "cell": "str",
-    "block": "str",
-    "pathology": "str",
-    "kernel": "str",
-    "kernel_release": "str",
-    "scheduler": "str",
-    "target": "str",
-    "clock": "str",
-    "boot": "int64",
-    "position": "int64",
-    "pair": "int64",
+    **dict.fromkeys(("cell", "block", "pathology", "kernel", "kernel_release"), "str"),
+    **dict.fromkeys(("scheduler", "target", "clock"), "str"),
+    **dict.fromkeys(("boot", "position", "pair"), "int64"),
     "role": "str",
-    "aa": "bool",
-    "recorded": "bool",
+    **dict.fromkeys(("aa", "recorded"), "bool"),
     "twin": "str",
-    "iops": "float64",
-    "steady_iops": "float64",
-    "seconds_per_io": "float64",
-    "latency_mean_ns": "float64",
-    "latency_p50_ns": "float64",
-    "latency_p95_ns": "float64",
-    "latency_p99_ns": "float64",
-    "latency_p999_ns": "float64",
-    "fio_cpu": "float64",
-    "kworker_cpu": "float64",
-    "idle": "float64",
-    "switches_per_io": "float64",
-    "fio_voluntary_per_io": "float64",
-    "fio_involuntary_per_io": "float64",
+    **dict.fromkeys(("iops", "steady_iops", "seconds_per_io", "latency_mean_ns"), "float64"),
+    **dict.fromkeys(_PERCENTILES, "float64"),
+    **dict.fromkeys(("fio_cpu", "kworker_cpu", "idle", "switches_per_io"), "float64"),
+    **dict.fromkeys(("fio_voluntary_per_io", "fio_involuntary_per_io"), "float64"),
     "ios": "int64",
     "runtime_s": "float64",
     **ADDED_COLUMNS,
@@ -83,12 +70,6 @@ _KEYS = {
 _COVERED: Final = 0.95
 _Time = Literal["ran_ns", "waited_ns"]
 _Counter = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
-_PERCENTILES = {
-    "latency_p50_ns": 50.0,
-    "latency_p95_ns": 95.0,
-    "latency_p99_ns": 99.0,
-    "latency_p999_ns": 99.9,
-}
 # For a 64-bit counter.
 _MOST = 2.0**63
 # The measures of a cell that did not run.
@@ -231,11 +212,8 @@ def _found(result: CellResult, cpu: int) -> dict[str, Any]:
     """Return the measures of a cell that ran; {} if its work is I/O and it did none."""
     if "program" not in result and not _did_io(result):
         return {}
-    shared = {
-        **_from_counters(result, cpu),
-        **_common_measures(result),
-        **load_measures(result, cpu),
-    }
+    shared = {**_from_counters(result, cpu), **_common_measures(result)}
+    shared |= load_measures(result, cpu)
     if "program" in result:
         return {**shared, **_program_measures(result)}
     return {**shared, **(_from_copies(result) if "copies" in result else _from_fio(result))}

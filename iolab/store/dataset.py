@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Read a folder of results into tables, and check them."""
+"""Read a folder of results into tables, and check them; how its kernels were built and booted."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import stat
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -25,7 +27,7 @@ from iolab.store.counters import (
     column_types,
 )
 from iolab.store.files import said_of
-from iolab.store.kernels import KernelBuild, read_builds
+from iolab_agent.settings import preemption_models
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.parquet import as_frame, plain_texts, read_table
@@ -144,8 +146,7 @@ def load(folder: Path | str) -> Dataset:
 def _cells(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     lacking = {n: kind for n, kind in ADDED_COLUMNS.items() if n not in table.columns}
     table = table.assign(**{n: "" if kind == "str" else math.nan for n, kind in lacking.items()})
-    column = conformed(table, {"pathology": CELL_COLUMNS["pathology"]}, path)["pathology"]
-    names = column.unique()
+    names = conformed(table, {"pathology": CELL_COLUMNS["pathology"]}, path)["pathology"].unique()
     if len(names) > 1:
         raise UserError(f"{path}: holds {len(names)} pathologies, not one")
     if not len(names):
@@ -215,8 +216,7 @@ def _lines(texts: pd.Series, most: int) -> pd.Series:
     # The condition of `foreign.line` for each text.
     if all(len(said) <= most for said in known) and "".join(known).isprintable():
         return texts
-    lines = {said: foreign.line(said, most) for said in known}
-    return texts.map(lines).astype("str")
+    return texts.map({said: foreign.line(said, most) for said in known}).astype("str")
 
 
 def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd.DataFrame:
@@ -270,3 +270,89 @@ def _gate(cell: pd.Series, twin: pd.Series) -> str:
 def _apart(a: float, b: float, factor: float) -> bool:
     """Return whether two values differ by more than the factor; False if one was not counted."""
     return bool(np.isfinite([a, b]).all()) and max(a, b) > factor * min(a, b)
+
+
+# Options of kernel/Kconfig.preempt and their models, the strongest first.
+_MODELS: Final = (
+    ("PREEMPT_RT", "rt"),
+    ("PREEMPT_LAZY", "lazy"),
+    ("PREEMPT", "full"),
+    ("PREEMPT_VOLUNTARY", "voluntary"),
+    ("PREEMPT_NONE", "none"),
+)
+_HZ: Final = re.compile(r"\d{1,6}")
+
+
+@dataclass(frozen=True)
+class KernelBuild:
+    """How a kernel was built and booted."""
+
+    # The version is that of ``uname -v``: the distribution's package, the compile-time preemption.
+    # The preemption model in use is "none", "voluntary", "full", "lazy" or "rt", with commas
+    # between those of several boots, or "" if unknown. `hz` is CONFIG_HZ, None if unknown.
+    # `tunables` are the scheduler's tunables and features by file name, as the kernel booted.
+
+    version: str = ""
+    preemption: str = ""
+    hz: int | None = None
+    tunables: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the build as JSON values."""
+        return {**asdict(self), "tunables": dict(self.tunables)}
+
+
+def build_of(facts: Mapping[str, Any]) -> KernelBuild:
+    """Return how a kernel was built and booted, from a block's facts."""
+    # What the kernel reports takes precedence: ``preempt=`` on its command line overrides its
+    # configuration, which is not known in results of earlier releases.
+    tunables = {str(k): str(v) for k, v in (facts.get("scheduler_tunables") or {}).items()}
+    options = dict(facts.get("kernel_options") or {})
+    hz = str(options.get("HZ", ""))
+    in_use = foreign.line(preemption_models(tunables.pop("preempt", ""))[0], foreign.SCHEDULER)
+    built_in = next((model for name, model in _MODELS if options.get(name) == "y"), "")
+    return KernelBuild(
+        version=foreign.line(str(facts.get("kernel_version") or "")),
+        preemption=in_use or built_in,
+        hz=int(hz) if _HZ.fullmatch(hz) else None,
+        tunables={name: foreign.line(value) for name, value in sorted(tunables.items())},
+    )
+
+
+def merge_builds(builds: Iterable[KernelBuild]) -> KernelBuild:
+    """Return one kernel's build in several boots: all versions, and the tunables in common."""
+    found = list(builds)
+    rates = {build.hz for build in found}
+    common = dict(found[0].tunables)
+    for build in found[1:]:
+        common = {k: v for k, v in common.items() if build.tunables.get(k) == v}
+    return KernelBuild(
+        version=", ".join(sorted({build.version for build in found})),
+        preemption=", ".join(sorted({build.preemption for build in found})),
+        hz=rates.pop() if len(rates) == 1 else None,
+        tunables=common,
+    )
+
+
+def read_builds(path: Path) -> dict[str, KernelBuild]:
+    """Read each kernel's build from a folder's ``kernels.json``; older results lack it: {}."""
+    try:
+        document = foreign.read_document(path, below=path.parent)
+    except FileNotFoundError:
+        return {}
+    try:
+        return {foreign.line(name, foreign.NAME): _build(b) for name, b in document.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: is no mapping of kernels to their builds") from error
+
+
+def _build(document: Mapping[str, Any]) -> KernelBuild:
+    hz, tunables = document["hz"], document["tunables"]
+    if not (hz is None or type(hz) is int):
+        raise ValueError(json.dumps(hz))
+    return KernelBuild(
+        version=foreign.line(str(document["version"])),
+        preemption=foreign.line(str(document["preemption"]), foreign.LINE),
+        hz=hz,
+        tunables={foreign.line(k): foreign.line(str(v)) for k, v in tunables.items()},
+    )

@@ -48,19 +48,16 @@ def load_measures(result: CellResult, cpu: int) -> dict[str, Any]:
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
     log, busiest = result.get("kernel_log", {}), last.get("busiest", {})
-    found: dict[str, Any] = {
+    return {
         **_pressures("psi", first.get("pressure", {}), last.get("pressure", {}), elapsed_ns),
         **_group(result, "work", "", elapsed_ns),
         **_group(result, "antagonist", "antagonist_", elapsed_ns),
         **_cores(result, cpu, elapsed_ns),
         **_io_wq(result, elapsed_ns),
         "busiest_task": foreign.line(busiest.get("comm", ""), foreign.NAME),
-        "busiest_cpu": math.nan,
+        "busiest_cpu": busiest.get("ran_ns", 0 if "busiest" in last else math.nan) / elapsed_ns,
         "kernel_warnings": float(log.get("warnings", math.nan)),
     }
-    if "busiest" in last:
-        found["busiest_cpu"] = busiest.get("ran_ns", 0) / elapsed_ns
-    return found
 
 
 def _pressures(

@@ -188,8 +188,7 @@ class RawStore:
             except OSError as error:
                 # It is there already: what was stored first stays.
                 if not self.has(key):
-                    sentence = f"cannot store {self._raw / key}: {error.strerror}"
-                    raise IolabError(sentence) from error
+                    raise IolabError(f"cannot store {self._raw / key}: {error.strerror}") from error
 
     def copy(self, key: str, other: RawStore) -> None:
         """Copy a block of another store, or parts of it if that fails."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from iolab.blocks import BLOCK_FORMAT, Block
@@ -96,13 +95,10 @@ def block_state(
             _check_cells(store, key, block)
         gates = machine_gates(store.facts(key))
     except IolabError as error:
-        return BlockState(key, "damaged", foreign.line(_without(str(error), folder)), words)
+        # The block's files are named relative to its folder.
+        said = str(error).replace(f"{folder}/", "").partition("; `iolab fsck")[0]
+        return BlockState(key, "damaged", foreign.line(said), words)
     return BlockState(key, "refused" if gates else "sound", "; ".join(gates), words)
-
-
-def _without(sentence: str, folder: Path) -> str:
-    """Return a sentence with the block's files named relative to its folder."""
-    return sentence.replace(f"{folder}/", "").partition("; `iolab fsck")[0]
 
 
 def _check_key(store: RawStore, key: str, document: Mapping[str, Any]) -> None:

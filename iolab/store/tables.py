@@ -23,11 +23,7 @@ import fiojobs
 import iolab_agent
 import tracedat
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.calls import (
-    BrokenPathologyError,
-    measures_of_result,
-    measures_of_trace,
-)
+from iolab.pathology.registry import BrokenPathologyError, measures_of_result, measures_of_trace
 from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
@@ -37,10 +33,16 @@ from iolab.store.counters import (
     histogram,
     measures,
 )
-from iolab.store.dataset import Dataset, conformed, gate_other_regimes
+from iolab.store.dataset import (
+    Dataset,
+    KernelBuild,
+    build_of,
+    conformed,
+    gate_other_regimes,
+    merge_builds,
+)
 from iolab.store.files import PARTITIONS
 from iolab.store.hashes import CellHashes, cell_hashes, recorded_digest, write_hashes
-from iolab.store.kernels import KernelBuild, build_of, merge_builds
 from iolab.store.raw import RawStore, named_blocks
 from iolab.store.soundness import machine_gates
 from iolab_base import foreign
@@ -99,13 +101,10 @@ def block_rows(
         row = {
             "cell": f"{key[:16]}-{cell['id']}",
             "block": key[:16],
-            "pathology": block.pathology,
-            "kernel": block.kernel,
+            **{n: getattr(block, n) for n in ("pathology", "kernel", "clock", "boot")},
             "kernel_release": foreign.line(facts["kernel_release"], foreign.NAME),
             "scheduler": foreign.line(facts["scheduler"] or "unknown", foreign.SCHEDULER),
             "target": target["target"],
-            "clock": block.clock,
-            "boot": block.boot,
             **{name: cell[name] for name in ("position", "pair", "role", "aa", "recorded")},
             "twin": "" if cell["twin"] is None else f"{key[:16]}-{cell['twin']}",
             **pathology.before,
@@ -120,8 +119,7 @@ def table_columns(
     pathologies: Collection[str],
 ) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
     """Return the columns of each table of `block_tables`; factors only if of one pathology."""
-    one = len(pathologies) == 1
-    cells = column_types(*pathologies) if one else CELL_COLUMNS
+    cells = column_types(*pathologies) if len(pathologies) == 1 else CELL_COLUMNS
     return cells, LATENCY_COLUMNS, MECHANISM_COLUMNS
 
 

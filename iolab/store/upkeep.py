@@ -50,8 +50,7 @@ class Inspection:
     @property
     def damaged(self) -> int:
         """How many blocks and folders of tables are damaged."""
-        tables = sum(one.state == "damaged" for one in self.tables)
-        return len(self.damaged_blocks) + tables
+        return len(self.damaged_blocks) + sum(one.state == "damaged" for one in self.tables)
 
 
 def inspect_folder(root: Path) -> Inspection:

@@ -16,10 +16,10 @@ import pandas as pd
 
 from guestprof.profile import Profile
 from icountvm.kbuild.git import Repository, State
+from iolab.sweeps.answers import JudgedTree
 from iolab.sweeps.judge import Judgement, Verdict, observe_kernel
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
-from iolab.sweeps.trees import JudgedTree
 from iolab.sweeps.why import WhyRequest, find_causes
 from iolab_base.errors import CannotRunError, UserError
 
@@ -84,8 +84,7 @@ def bisect(
     ends = run.end(first, before, old), run.end(last, after, new)
     found = Bisection(judged.how.question.text, *ends)
     run.search(found, first, last, before)
-    if found.culprit is not None:
-        run.verify(found, last)
+    run.verify(found, last)
     return found
 
 
@@ -130,8 +129,7 @@ class _Search:
             open_ = [commit for commit in left if commit != new and commit not in skipped]
             if not open_:
                 break
-            plural = "" if len(open_) == 1 else "s"
-            _log.info("%d commit%s left", len(open_), plural)
+            _log.info("%d commit%s left", len(open_), "" if len(open_) == 1 else "s")
             step = self.step(open_[0])
             found.steps.append(step)
             verdict = step.judgement.verdict
@@ -172,10 +170,7 @@ class _Search:
 
 
 def judge_patches(
-    judged: JudgedTree,
-    base: str,
-    patches: Sequence[Path],
-    on_step: OnStep = lambda step: None,
+    judged: JudgedTree, base: str, patches: Sequence[Path], on_step: OnStep = lambda step: None
 ) -> list[Step]:
     """Judge a series patch by patch: the base, then each patch on top of those before it."""
     repository = judged.tree.repository

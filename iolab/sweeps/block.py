@@ -26,7 +26,7 @@ from iolab.logs import lines_shown
 from iolab.pathology import get_pathology
 from iolab.pathology.expressions import parse_levels
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.programs import run_saying
+from iolab.sweeps.pool import run_saying
 from iolab.targets import Target, real_target
 from iolab.targets.real import RealTarget
 from iolab.targets.vm import VmTarget, prepare
@@ -65,10 +65,7 @@ def target_of(block: Block) -> Target:
     if block.target is not None:
         return real_target(block.target)
     return prepare(
-        block.kernel,
-        block.clock,
-        cpus=block.machine.cpus,
-        memory_mib=block.machine.memory_mib,
+        block.kernel, block.clock, cpus=block.machine.cpus, memory_mib=block.machine.memory_mib
     )
 
 
@@ -154,10 +151,7 @@ def observation_of(target: Target, block: Block, observed: Observed) -> Observat
 
 
 def _measure(
-    block: Block,
-    store: RawStore,
-    observed: Observed,
-    progress: Callable[[int, int], None],
+    block: Block, store: RawStore, observed: Observed, progress: Callable[[int, int], None]
 ) -> str:
     target = target_of(block)
     identity = target.identity()
@@ -183,8 +177,7 @@ def _measure(
                 store.put(key, block=block, target=identity, results=results, run=run)
             except IolabError as error:
                 where = f" of {target.where}" if isinstance(target, RealTarget) else ""
-                sentence = f"what came{where} is not kept: {error}"
-                raise error_of(error.exit_code)(sentence) from error
+                raise error_of(error.exit_code)(f"what came{where} is not kept: {error}") from error
         if observation is not None:
             profiles.take(key, results / "profiles")
     return key

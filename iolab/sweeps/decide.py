@@ -130,15 +130,19 @@ def decide(request: Request, on_progress: OnProgress = lambda progress: None) ->
     store = RawStore(request.root)
     failed: dict[str, str] = {}
     with store_locked(request.root):
-        for number, look in enumerate(LOOKS):
-            if number:
-                before = LOOKS[number - 1].boots
-                blocks = {k: b for s in studies for k, b in s.more(request, look, before).items()}
-            else:
-                blocks = {k: b for s in studies for k, b in s.plan.blocks.items()}
+        before = 0
+        for look in LOOKS:
+            blocks: dict[str, Block] = {}
+            for study in studies:
+                blocks |= study.more(request, look, before) if before else study.plan.blocks
+            before = look.boots
             if not blocks:
                 break
-            _log.info("%s", _words(studies, look))
+            number = sum(len(claims) for study in studies for claims in study.open.values())
+            claims = "1 claim" if number == 1 else f"{number} claims"
+            _log.info(
+                "%s open: %d boots, judged at %.0f%%", claims, look.boots, 100 * look.confidence
+            )
             _, errors = measure_blocks(blocks, request, on_progress)
             failed |= {name: str(error) for name, error in errors.items()}
             for study in studies:
@@ -151,8 +155,7 @@ def _studies(request: Request) -> list[_Study]:
     chosen = [p for p in chosen_pathologies(request) if p.decided]
     if not chosen:
         raise UserError("none of these pathologies has a primary claim that can be decided here")
-    first = LOOKS[0].boots
-    profiles = [(p, _profile(request, p, p.decided, first)) for p in chosen]
+    profiles = [(p, _profile(request, p, p.decided, LOOKS[0].boots)) for p in chosen]
     studies = []
     for pathology, plan in zip(chosen, plan_blocks(profiles, request), strict=True):
         folder = plan.folder.with_name(f"decide-{sweep_label(request)}")
@@ -169,12 +172,6 @@ def _profile(
     named = pathology.profiles[request.profile]
     asked = [one for claim in claims for one in (claim, claim.negative) if one]
     return condition_profile(named, (one.condition for one in asked), boots)
-
-
-def _words(studies: Sequence[_Study], look: Look) -> str:
-    number = sum(len(claims) for study in studies for claims in study.open.values())
-    claims = "1 claim" if number == 1 else f"{number} claims"
-    return f"{claims} open: {look.boots} boots, judged at {look.confidence:.0%}"
 
 
 def _written(studies: Sequence[_Study], store: RawStore, failed: Mapping[str, str]) -> Decisions:

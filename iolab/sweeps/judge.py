@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from iolab.pathology.base import Claim
 from iolab.pathology.expressions import Question
 from iolab.store.raw import RawStore
 from iolab.sweeps.block import prepare_observer
@@ -124,10 +123,9 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
                 other = _measured(how, question.reference, boots, recorded)
                 last = boots == _STEPS[-1]
                 verdict, expected = _compared(question, data, kernel, other, last=last)
-                return replace(
-                    judgement, verdict=verdict, expected=expected, reference=question.reference
-                )
-            verdict = _decided(question, data, kernel, boots)
+                judgement = replace(judgement, expected=expected, reference=question.reference)
+            else:
+                verdict = _decided(question, data, kernel, boots)
             return replace(judgement, verdict=verdict)
         except _UntestableError as error:
             return replace(judgement, reason=str(error))
@@ -190,10 +188,9 @@ def _measured(
         observed=[] if observed is None else ["all"],
     )
     check_request(request)
-    condition = question.claim.condition
     profile = condition_profile(
         question.pathology.profiles["quick"],
-        [condition],
+        [question.claim.condition],
         boots,
         recorded={},
         recorded_control_boots=None,
@@ -222,10 +219,8 @@ def _measured(
 
 def _needs_a_trace(question: Question, data: Dataset) -> bool:
     """Return whether only a recorded cell gives the value that these cells lack."""
-    known = question.claim.value in data.cells.columns
-    if not known:
-        known = bool((data.mechanism["measure"] == question.claim.value).any())
-    return not known and question.pathology.recording is not None
+    measures = (*data.cells.columns, *data.mechanism["measure"])
+    return question.claim.value not in measures and question.pathology.recording is not None
 
 
 def _values(question: Question, data: Dataset, kernel: str) -> pd.Series:
@@ -243,18 +238,13 @@ def _values(question: Question, data: Dataset, kernel: str) -> pd.Series:
     return values
 
 
-def _is_log(claim: Claim) -> bool:
-    return claim.contrast == "ratio" or claim.scale == "log"
-
-
 def _described(question: Question, data: Dataset, kernel: str) -> Judgement:
     """Return the value of a question, before a verdict."""
-    values = _values(question, data, kernel)
-    claim = question.claim
+    claim, values = question.claim, _values(question, data, kernel)
     mean = float(values.mean())
     return Judgement(
         "untestable",
-        math.exp(mean) if _is_log(claim) else mean,
+        math.exp(mean) if claim.logarithmic else mean,
         claim.limit,
         len(values),
         len(data.cells),
@@ -293,15 +283,13 @@ def _decided(question: Question, data: Dataset, kernel: str, boots: int) -> Verd
     claim = question.claim
     values = _values(question, data, kernel)
     if boots == 1:
-        limit, start = claim.limit, claim.start
-        if _is_log(claim):
-            if limit <= 0 or start <= 0:
-                raise UserError(f"a ratio is never below 0: {question.text!r}")
-            limit, start = math.log(limit), math.log(start)
-        value, way = float(values.iloc[0]), abs(limit - start)
+        if claim.logarithmic and min(claim.limit, claim.start) <= 0:
+            raise UserError(f"a ratio is never below 0: {question.text!r}")
+        limit = claim.in_logs(claim.limit)
+        value, way = float(values.iloc[0]), abs(limit - claim.in_logs(claim.start))
         if not way or abs(value - limit) < _CLEAR * way:
             raise _OpenQuestionError
-        holds = value > limit if claim.above is not None else value < limit
+        holds = claim.holds(value)
     else:
         from iolab.stats.claims import judge
 
@@ -321,7 +309,7 @@ def _compared(
     claim = question.claim
     mine = _values(question, data, kernel)
     theirs = _values(question, other, question.reference)
-    if _is_log(claim):
+    if claim.logarithmic:
         mine, theirs = mine.map(math.exp), theirs.map(math.exp)
     here, there = float(mine.mean()), float(theirs.mean())
     share = 0.0 if here == there else math.inf if there == 0 else abs(here / there - 1)

@@ -20,9 +20,8 @@ from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
 from iolab.sweeps import pool
 from iolab.sweeps.block import Observed, observed_cells, read_block, write_block
-from iolab.sweeps.durations import expected_s, forecast, in_order, measured_here, note_duration
-from iolab.sweeps.pool import MACHINE_BYTES
-from iolab.sweeps.programs import Failure
+from iolab.sweeps.pool import MACHINE_BYTES, Failure
+from iolab.sweeps.preview import expected_s, forecast, in_order, measured_here, note_duration
 from iolab.sweeps.request import Request
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import locked, remove_abandoned
@@ -183,14 +182,11 @@ def measure(
     def on_end(job: pool.BlockJob, error: Failure | None) -> None:
         _log.info("%s: %s", job.name, f"failed: {error}" if error else "measured")
 
-    failed = measure_jobs(jobs, request, on_progress=on_progress, on_end=on_end)
-    return Measured(missing, failed)
+    return Measured(missing, measure_jobs(jobs, request, on_progress=on_progress, on_end=on_end))
 
 
 def measure_blocks(
-    blocks: Mapping[str, Block],
-    request: Request,
-    on_progress: pool.OnProgress,
+    blocks: Mapping[str, Block], request: Request, on_progress: pool.OnProgress
 ) -> tuple[int, dict[str, Failure]]:
     """Measure blocks as `measure` does; return how many the store had, and why others failed."""
     store = RawStore(request.root)

@@ -33,7 +33,7 @@ from traitlets.config import Config
 from iolab.pathology import registry
 from iolab.paths import NOTEBOOKS, TEMPLATES
 from iolab.shown import CAPTION, SCRIPTS, terminal
-from iolab.sweeps.programs import end_processes, program_environment
+from iolab.sweeps.pool import end_processes, program_environment
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write, scratch_dir, short_dir
 from iolab_base.names import one_of
@@ -198,8 +198,7 @@ def handed_over(folder: Path) -> Iterator[None]:
             atomic_write(file, payload, mode=0o600)
             named[registry.HANDOVER_VARIABLE] = f"{hashlib.sha256(payload).hexdigest()}:{file}"
         named = {**program_environment(), **named}
-        before = {name: os.environ.get(name) for name in named}
-        stack.callback(_restore, before)
+        stack.callback(_restore, {name: os.environ.get(name) for name in named})
         os.environ.update(named)
         yield
 

@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep in virtual machines would measure or has measured, without booting or fetching."""
+"""What a sweep would measure or has measured, without booting or fetching, and how long it takes.
+
+The cache has a line for each block measured on this machine; only the newest are kept.
+"""
 
 from __future__ import annotations
 
+import heapq
+import json
+import os
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, zip_longest
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
 
 from fiojobs import Row
 from icountvm.catalogue import CATALOGUE
@@ -16,7 +27,7 @@ from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
 from iolab.store.raw import RawStore
-from iolab.sweeps.durations import Forecast, forecast
+from iolab.sweeps.pool import usable_cores
 from iolab.sweeps.request import (
     Request,
     check_request,
@@ -25,7 +36,216 @@ from iolab.sweeps.request import (
     requested_profile,
     sweep_label,
 )
-from iolab_base.errors import CannotRunError, UserError
+from iolab_base.errors import CannotRunError, IolabError, UserError
+from iolab_base.files import atomic_write, cache_dir, digest_of, locked
+
+# As 90 blocks of the profile study took on two cores of 2026, each with a core of its own: 13 s and
+# 2.7 s for each cell with a job of 0.5 s, 2.5 s for each cell that is a number of writes.
+_BOOT_S: Final = 13.0
+_CELL_S: Final = 1.5
+_CELL_S_PER_JOB_S: Final = 2.4
+_WRITES_S: Final = 2.5
+# Lines to keep, and the bytes above which the file is cut back to them.
+_KEPT: Final = 2000
+_MOST_BYTES: Final = 1 << 20
+# Older blocks may be from a slower iolab or another disk.
+_NEWEST: Final = 20
+_ASSUMED: Final = "assumed: no block was measured on this machine yet"
+# What a block has in common with those that its duration is estimated from; the most alike first.
+_ALIKE: Final = {
+    "such blocks on this machine": ("pathology", "kernel", "clock", "cells", "guessed_s"),
+    "other blocks of the same pathology and kernel on this machine": (
+        *("pathology", "kernel", "clock"),
+    ),
+    "blocks of the same pathology on other kernels, on this machine": ("pathology", "clock"),
+    "blocks of other pathologies on this machine": ("clock",),
+}
+
+
+@dataclass(frozen=True)
+class Took:
+    """How long one block took, with ``beside`` blocks at the same time on ``cores`` cores."""
+
+    # ``guessed_s`` is the estimate if no similar block was measured, ``beside`` counts the block
+    # itself, and ``machine`` is a digest of the machine's name, processor and number of cores.
+
+    pathology: str
+    kernel: str
+    clock: str
+    cells: int
+    guessed_s: float
+    seconds: float
+    beside: float
+    cores: int
+    machine: str
+
+    @property
+    def slower(self) -> float:
+        """How many times as long it took as assumed, had it a core of its own."""
+        return self.seconds / max(1.0, self.beside / max(1, self.cores)) / self.guessed_s
+
+
+def _kind(block: Block) -> dict[str, Any]:
+    """Return what the duration of a block depends on: the first fields of `Took`."""
+    times = (int(getattr(cell.job, "runtime_ms", 0)) for cell in block.plan.cells)
+    cells = (_CELL_S + _CELL_S_PER_JOB_S * time / 1e3 if time else _WRITES_S for time in times)
+    named = {name: getattr(block, name) for name in ("pathology", "kernel", "clock")}
+    return {**named, "cells": len(block.cells), "guessed_s": _BOOT_S + sum(cells)}
+
+
+def _machine() -> str:
+    # A home on NFS is the cache of several machines.
+    model = ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line for line in lines if line.startswith("model name")), "")
+    except OSError:
+        pass
+    return digest_of([platform.node(), model, os.cpu_count()])[:16]
+
+
+def _file() -> Path:
+    return cache_dir("durations.jsonl")
+
+
+def note_duration(block: Block, seconds: float, beside: float) -> None:
+    """Record how long a block took on this machine, from the start of its program to its end."""
+    # On average ``beside`` blocks ran at the same time, this one included. Does nothing if the
+    # cache cannot be written.
+    took = Took(
+        **_kind(block),
+        seconds=round(seconds, 2),
+        beside=round(beside, 2),
+        cores=usable_cores(),
+        machine=_machine(),
+    )
+    try:
+        path = _file()
+        with locked(path.with_name(".durations.lock")):
+            with path.open("a") as stream:
+                stream.write(json.dumps(asdict(took)) + "\n")
+            if path.stat().st_size > _MOST_BYTES:
+                kept = path.read_text(errors="replace").splitlines()[-_KEPT:]
+                atomic_write(path, "".join(f"{line}\n" for line in kept))
+    except (IolabError, OSError):
+        # A forecast is not a result: a failure here is ignored.
+        return
+
+
+def measured_here() -> list[Took]:
+    """Return how long blocks took on this machine, oldest first; damaged lines are skipped."""
+    machine, found = _machine(), []
+    try:
+        lines = _file().read_text(errors="replace").splitlines()
+    except (IolabError, OSError):
+        return []
+    for line in lines:
+        try:
+            took = Took(**json.loads(line))
+            numbers = (took.guessed_s, took.seconds, took.beside, float(took.cores))
+            if took.machine == machine and all(0 < number < float("inf") for number in numbers):
+                found.append(took)
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """When the last of some blocks ends, how long a cell takes on its own core, and the basis."""
+
+    seconds: float
+    seconds_per_cell: float
+    basis: str
+
+
+def forecast(
+    blocks: Iterable[Block],
+    jobs: int,
+    *,
+    history: Sequence[Took] | None = None,
+    cores: int | None = None,
+) -> Forecast:
+    """Forecast how long blocks take that start in this order, ``jobs`` side by side."""
+    cores = usable_cores() if cores is None else cores
+    kinds = [_kind(block) for block in blocks]
+    alone = _expected(kinds, measured_here() if history is None else history)
+    seconds = [one for one, _, _ in alone]
+    side_by_side = max(1, min(jobs, len(alone)))
+    slower = max(1.0, side_by_side / cores)
+    return Forecast(
+        seconds=_last_end([one * slower for one in seconds], side_by_side),
+        seconds_per_cell=sum(seconds) / max(1, sum(kind["cells"] for kind in kinds)),
+        basis=_basis([(words, count) for _, words, count in alone]),
+    )
+
+
+def expected_s(blocks: Iterable[Block], history: Sequence[Took]) -> list[float]:
+    """Return the seconds that each block takes with a core of its own."""
+    return [seconds for seconds, _, _ in _expected(map(_kind, blocks), history)]
+
+
+def _expected(
+    kinds: Iterable[Mapping[str, Any]], history: Sequence[Took]
+) -> list[tuple[float, str, int]]:
+    """Return the seconds of each kind of block, their source, and from how many blocks they are."""
+    # Boots of one kernel are similar.
+    known: dict[tuple[Any, ...], tuple[float, str, int]] = {}
+    found = []
+    for kind in kinds:
+        key = tuple(kind.values())
+        if key not in known:
+            known[key] = _expected_of(kind, history)
+        found.append(known[key])
+    return found
+
+
+def _expected_of(kind: Mapping[str, Any], history: Sequence[Took]) -> tuple[float, str, int]:
+    for words, names in _ALIKE.items():
+        alike = [took for took in history if all(getattr(took, n) == kind[n] for n in names)]
+        if newest := alike[-_NEWEST:]:
+            return median(took.slower for took in newest) * kind["guessed_s"], words, len(newest)
+    return kind["guessed_s"], _ASSUMED, 0
+
+
+def _last_end(seconds: Sequence[float], side_by_side: int) -> float:
+    """Return when the last job ends, if each starts as soon as a place is free."""
+    ends = [0.0] * side_by_side
+    for one in seconds:
+        heapq.heapreplace(ends, ends[0] + one)
+    return max(ends)
+
+
+def _basis(sources: Sequence[tuple[str, int]]) -> str:
+    """Return what blocks' durations are from, in words, by (source, measured blocks) of each."""
+    # The largest number of each source comes last.
+    most = dict(sorted(sources))
+    parts = []
+    for words, blocks in Counter(words for words, _ in sources).most_common():
+        text = words if words == _ASSUMED else f"measured: {most[words]} {words}"
+        parts.append(text if blocks == len(sources) else f"{blocks} blocks {text}")
+    return "; ".join(parts)
+
+
+def in_order(
+    keys: Iterable[str], blocks: Mapping[str, Block], history: Sequence[Took]
+) -> list[str]:
+    """Return the keys of blocks in the order of measuring, the longest pathology's first."""
+    # At the end cores wait for the last block, so the last ones should be short. Machines take
+    # turns within a pathology: a machine is booted once and then restored, and two first blocks of
+    # one machine side by side would leave a core idle.
+    pathologies: dict[str, dict[object, list[str]]] = {}
+    for key in keys:
+        block = blocks[key]
+        machine = block.kernel, block.machine, tuple(block.plan.boot_options)
+        pathologies.setdefault(block.pathology, {}).setdefault(machine, []).append(key)
+
+    def longest(machines: dict[object, list[str]]) -> float:
+        return max(expected_s((blocks[k] for own in machines.values() for k in own), history))
+
+    groups = sorted(pathologies.values(), key=longest, reverse=True)
+    turns = (chain.from_iterable(zip_longest(*machines.values())) for machines in groups)
+    return [key for key in chain.from_iterable(turns) if key is not None]
 
 
 @dataclass(frozen=True)

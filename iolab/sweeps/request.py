@@ -20,14 +20,12 @@ from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
 from iolab.pathology.base import TREATED_KERNEL, Machine, Pathology, Profile
 from iolab.pathology.expressions import override
-from iolab.pathology.factors import Condition, Grid
-from iolab.pathology.interventions import INTERVENTION, intervention
+from iolab.pathology.factors import INTERVENTION, Condition, Grid, intervention
 from iolab.paths import runs_dir
 from iolab.store.counters import column_types
 from iolab.store.raw import RawStore, block_key
 from iolab.targets import Target, real_target
-from iolab.targets.place import Place
-from iolab.targets.real import RealTarget
+from iolab.targets.real import Place, RealTarget
 from iolab.targets.vm import prepare
 from iolab_agent.fio import fio_argv, job_files
 from iolab_agent.plan import FioJob, OpenJob
@@ -88,10 +86,9 @@ def check_request(request: Request) -> None:
             "on the host's clock one block is measured at a time, or each would measure the other: "
             "leave --jobs away"
         )
-    if request.calls and not request.observed:
-        raise UserError("--calls is for observed cells: name some with --observe")
-    if request.flat and not request.observed:
-        raise UserError("--flat is for observed cells: name some with --observe")
+    for option, given in (("--calls", request.calls), ("--flat", request.flat)):
+        if given and not request.observed:
+            raise UserError(f"{option} is for observed cells: name some with --observe")
     _check_cluster(request)
     if request.target == "vm":
         if request.place.label:

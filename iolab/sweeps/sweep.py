@@ -20,8 +20,7 @@ from iolab.pathology import notebook_path
 from iolab.pathology.base import EXPERIMENT
 from iolab.paths import NOTEBOOKS
 from iolab.stats.conditions import kernels_of
-from iolab.stats.families import measured_family
-from iolab.stats.verdicts import verdict_summary, verdict_table
+from iolab.stats.verdicts import measured_family, verdict_summary, verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
@@ -198,10 +197,9 @@ def start_page(request: Request, outcomes: Sequence[Outcome]) -> Path | None:
     """Make the page with every verdict and all links, if anything is measured; return its HTML."""
     if not any(outcome.cells for outcome in outcomes):
         return None
-    pages = {o.plan.pathology.name: o.page for o in outcomes if o.page}
     parameters = {
         "folders": [str(outcome.plan.folder) for outcome in outcomes if outcome.cells],
-        "links": _links(request.root, pages),
+        "links": _links(request.root, {o.plan.pathology.name: o.page for o in outcomes if o.page}),
         "experiments": {
             o.plan.pathology.name: _links(request.root, o.experiments) for o in outcomes
         },

@@ -25,10 +25,9 @@ from iolab.store.dataset import Dataset, load, result_folders
 from iolab.store.hashes import HASHES, BlockHashes, CellHashes, cell_hashes, has_hashes, read_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tables import block_tables
-from iolab.sweeps.durations import forecast
 from iolab.sweeps.measure import block_job
-from iolab.sweeps.pool import BlockJob, LocalPlace, OnProgress, run_jobs_in
-from iolab.sweeps.programs import Failure
+from iolab.sweeps.pool import BlockJob, Failure, LocalPlace, OnProgress, run_jobs_in
+from iolab.sweeps.preview import forecast
 from iolab.targets.vm import own_identity, prepare
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError
@@ -204,9 +203,7 @@ def _chosen(
         raise _LeftOutError("not measured in virtual time, where alone bytes come out again")
     # Before anything is fetched: most often it is the agent.
     identity: Mapping[str, Any] = own_identity()
-    differs = _differences(hashes.target, identity)
-    if differs and not anyway:
-        raise _LeftOutError(_other(hashes, differs))
+    differs = _differing(hashes, identity, anyway=anyway)
     if (found := hashes.block["format"]) != BLOCK_FORMAT:
         raise _LeftOutError(
             f"its block's format is {found!r:.80}, this iolab reads {BLOCK_FORMAT!r}"
@@ -217,21 +214,25 @@ def _chosen(
         if isinstance(ready, CannotRunError):
             raise _LeftOutError(str(ready), missing=True)
         identity = ready
-    differs = _differences(hashes.target, identity)
-    if differs and not anyway:
-        raise _LeftOutError(_other(hashes, differs))
+        differs = _differing(hashes, identity, anyway=anyway)
     return ChosenBlock(source.folder, source.data, hashes, identity, differs)
 
 
-def _differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the parts of an identity that differ, among those known here."""
+def _differing(
+    hashes: BlockHashes, here: Mapping[str, Any], *, anyway: bool
+) -> dict[str, tuple[str, str]]:
+    """Return the parts of a target that differ here, if so and not `anyway` as the reason."""
+    stored = hashes.target
     parts = [*_PARTS, *(name for name in here if name not in _PARTS)]
     pairs = {part: (stored.get(part), here[part]) for part in parts if part in here}
-    return {
+    differs = {
         part: (_shown(part, stored), _shown(part, here))
         for part, (one, other) in pairs.items()
         if one != other and part != _NOT_COMPARED
     }
+    if differs and not anyway:
+        raise _LeftOutError(_other(hashes, differs))
+    return differs
 
 
 def _shown(part: str, identity: Mapping[str, Any]) -> str:
@@ -292,9 +293,9 @@ def different_values(
 
 
 def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, tuple) or isinstance(other, tuple):
-        return bool(one == other)
-    if pd.isna(one) or pd.isna(other):
+    if not (isinstance(one, tuple) or isinstance(other, tuple)) and (
+        pd.isna(one) or pd.isna(other)
+    ):
         return bool(pd.isna(one) and pd.isna(other))
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=_TOLERANCE)

@@ -19,7 +19,7 @@ import pandas as pd
 
 from iolab.pathology import named_pathologies
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
-from iolab.pathology.interventions import INTERVENTION, NO_INTERVENTION, boot_part
+from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
     TURNS,
@@ -35,8 +35,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks, write_tables
 from iolab.sweeps.measure import measure_blocks, store_locked
-from iolab.sweeps.pool import OnProgress, default_jobs
-from iolab.sweeps.programs import Failure
+from iolab.sweeps.pool import Failure, OnProgress, default_jobs
 from iolab.sweeps.request import (
     PathologyPlan,
     Request,
@@ -242,17 +241,15 @@ def _found(run: _Run) -> Why:
             _log.info("longer runs with %s", ", ".join(turning))
             long_keys = run.measure(claims, turning, boots=_LONG_BOOTS, seed=_FRESH, base=_LONG)
             decided = lasting(decided, run.data(long_keys), claims, kernel)
-        rest = ~screened["intervention"].isin(decided["intervention"])
-        tables = [decided, screened[rest]]
+        tables = [decided, screened[~screened["intervention"].isin(decided["intervention"])]]
     table = pd.concat(tables, ignore_index=True)[list(ATTRIBUTION_COLUMNS)]
     for level, reason in run.failed.items():
         hung = (table["intervention"] == level) & (table["n"] == 0)
         table.loc[hung, "reason"] = f"the machine did not come to its end: {reason}"
     write_tables(run.store, list(keys), {}, folder / "screening")
-    if confirmed_keys:
-        write_tables(run.store, list(confirmed_keys), {}, folder / "confirmation")
-    if long_keys:
-        write_tables(run.store, list(long_keys), {}, folder / "long")
+    for stage, own in (("confirmation", confirmed_keys), (_LONG, long_keys)):
+        if own:
+            write_tables(run.store, list(own), {}, folder / stage)
     why = Why(
         asked.pathology.name, kernel, claims, table, tuple(tried), folder, run.failed, tuple(fixed)
     )
@@ -338,16 +335,13 @@ def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str
 
 
 def _document(why: Why) -> dict[str, object]:
-    rows = why.table.astype(object).where(why.table.notna(), None).to_dict("records")
     return {
         "format": "iolab-attribution/1",
-        "pathology": why.pathology,
-        "kernel": why.kernel,
+        **{name: getattr(why, name) for name in ("pathology", "kernel", "failed")},
         "claims": [claim.name for claim in why.claims],
         "tried": list(why.tried),
-        "failed": why.failed,
         "fixed": list(why.fixed),
-        "rows": rows,
+        "rows": why.table.astype(object).where(why.table.notna(), None).to_dict("records"),
     }
 
 

@@ -13,8 +13,6 @@ from iolab_base.errors import UserError
 if TYPE_CHECKING:
     from iolab.targets.real import RealTarget
 
-__all__ = ["Target", "real_target"]
-
 
 class Target(Protocol):
     """A machine that runs plans, implemented by `iolab.targets.vm` and `iolab.targets.real`."""

@@ -200,11 +200,7 @@ class SshTarget(RealTarget):
             time.sleep(0.02)
 
     def _try(
-        self,
-        script: str,
-        data: bytes = b"",
-        into: Path | None = None,
-        most: int = _MOST_WORDS,
+        self, script: str, data: bytes = b"", into: Path | None = None, most: int = _MOST_WORDS
     ) -> tuple[int, bytes]:
         """Run a shell script there once; return its exit code and output (or write that `into`)."""
         if self._master is None or self._master.poll() is not None:
@@ -260,11 +256,7 @@ class SshTarget(RealTarget):
         return found[out], found[err]
 
     def _do(
-        self,
-        script: str,
-        data: bytes = b"",
-        into: Path | None = None,
-        most: int = _MOST_WORDS,
+        self, script: str, data: bytes = b"", into: Path | None = None, most: int = _MOST_WORDS
     ) -> tuple[int, bytes]:
         """Run a shell script that may run twice, reconnecting as needed."""
         for wait_s in (*_BACKOFF_S, None):
@@ -287,18 +279,14 @@ class SshTarget(RealTarget):
 
     def _privilege(self) -> str:
         """Return the command prefix that runs a command there as root."""
-        code, said = self._try("id -u")
-        if code == 0 and said.strip() == b"0":
-            return ""
-        self._prefix = "sudo -n "
-        code, said = self._try("id -u")
-        if code == 0 and said.strip() == b"0":
-            return self._prefix
+        for self._prefix in ("", "sudo -n "):
+            code, said = self._try("id -u")
+            if code == 0 and said.strip() == b"0":
+                return self._prefix
         raise CannotRunError(f"{self.where} needs root, or sudo without a password")
 
     def _survey(self) -> dict[str, Any]:
-        folder = f"{RUNS}/survey-{secrets.token_hex(8)}"
-        place = shlex.quote(folder)
+        place = shlex.quote(f"{RUNS}/survey-{secrets.token_hex(8)}")
         # One script, which removes the folder also when this process is killed.
         script = f"umask 077 && mkdir -p {place} && trap 'rm -rf {place}' EXIT && {_ROOTS_ALONE}"
         script += f" && cat > {place}/agent.pyz && python3 -S {place}/agent.pyz survey"
@@ -310,8 +298,7 @@ class SshTarget(RealTarget):
 
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
         """Return a run's state and more of its output."""
-        script = _LOOK.format(folder=shlex.quote(folder), start=offset + 1)
-        code, said = self._do(script)
+        code, said = self._do(_LOOK.format(folder=shlex.quote(folder), start=offset + 1))
         state, _, more = said.partition(b"\n")
         if code or state not in (b"alive", b"ended", b"gone"):
             raise IolabError(f"{self.where} did not report the state of the run")
@@ -346,8 +333,7 @@ class SshTarget(RealTarget):
     def fetch(self, folder: str, most: Mapping[str, int], into: Path) -> None:
         """Copy the files of `most` that exist, and nothing else, into a folder here."""
         archive = into / "results.tar"
-        there = shlex.join(sorted(most))
-        script = f"cd {shlex.quote(folder)} && for f in {there}; do "
+        script = f"cd {shlex.quote(folder)} && for f in {shlex.join(sorted(most))}; do "
         script += 'test ! -f "$f" || printf "%s\\n" "$f"; done | tar -cf - -T -'
         try:
             code, said = self._do(script, into=archive, most=tar_bytes(most))

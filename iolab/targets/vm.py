@@ -120,8 +120,7 @@ def _file_systems(plan: Plan) -> set[str]:
         section = cell.filesystem.realtime_device
         realtime_mib = 0 if section is None else devices[section].size_mib
         if device.kind in _SECTORS:
-            sector = _SECTORS[device.kind]
-            lines.add(f"{device.size_mib << 20} {sector} {realtime_mib << 20}\n")
+            lines.add(f"{device.size_mib << 20} {_SECTORS[device.kind]} {realtime_mib << 20}\n")
     return lines
 
 

@@ -17,8 +17,7 @@ from iolab.paths import REFERENCE
 from iolab.report.attribution import Attribution, load_attribution, publish_attribution
 from iolab.report.comparison import compare_clocks
 from iolab.stats.conditions import pathology_of
-from iolab.stats.families import measured_family
-from iolab.stats.verdicts import verdict_table
+from iolab.stats.verdicts import measured_family, verdict_table
 from iolab.store.dataset import load, result_folders
 from iolab.sweeps.pages import Page, make_pages
 from iolab.sweeps.pool import default_jobs

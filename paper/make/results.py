@@ -25,8 +25,7 @@ from iolab.stats.attribution import change_of
 from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
-from iolab.stats.families import holm_family
-from iolab.stats.verdicts import verdict_table
+from iolab.stats.verdicts import holm_family, verdict_table
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write, digest_of

@@ -29,8 +29,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from iolab.paths import REFERENCE
 from iolab.stats.conditions import boot_means, cell_columns
-from iolab.stats.families import holm
 from iolab.stats.tables import pair_ratios, ratio_table
+from iolab.stats.verdicts import holm
 from iolab.store.dataset import load
 from tests.support.synthetic import block_cells, frame
 

@@ -43,7 +43,7 @@ _SWEEP = ("--pathology", "dio_kworker", "--profile", "smoke", "--make", "zram")
 # The modules that read documents of a machine, of a store or of a file that somebody sent.
 _ENTRANCES = {
     *("iolab.report.attribution", "iolab.store.dataset", "iolab.store.hashes"),
-    *("iolab.store.kernels", "iolab.store.raw", "iolab.sweeps.lockfile", "iolab.sweeps.block"),
+    *("iolab.store.dataset", "iolab.store.raw", "iolab.sweeps.answers", "iolab.sweeps.block"),
     *("iolab.targets.real", "iolab.targets.ssh", "iolab.targets.vm"),
     # They read what a sweep wrote of a block, and the results of an earlier sweep.
     *("iolab.store.files", "iolab.sweeps.sweep"),

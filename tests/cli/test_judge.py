@@ -14,9 +14,9 @@ import pytest
 
 from iolab.cli import main
 from iolab.cli.judge import as_junit, as_ktap, as_text
-from iolab.sweeps import trees
+from iolab.sweeps import answers
+from iolab.sweeps.answers import Case, CaseAnswer, Expected
 from iolab.sweeps.judge import Judgement, Verdict
-from iolab.sweeps.lockfile import Case, CaseAnswer, Expected
 from iolab_base.errors import CannotRunError, UserError
 
 CLAIM = "dio_kworker: two switches per I/O"
@@ -31,7 +31,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judgement | BaseExcepti
                 raise told
             return told
 
-        monkeypatch.setattr(trees, "judge_here", judge_here)
+        monkeypatch.setattr(answers, "judge_here", judge_here)
 
     return put
 
@@ -97,11 +97,11 @@ def test_several_questions_are_one_exit_code(
     monkeypatch: pytest.MonkeyPatch, in_process: Run
 ) -> None:
     told: list[Judgement] = []
-    monkeypatch.setattr(trees, "judge_here", lambda *_, **__: told.pop())
+    monkeypatch.setattr(answers, "judge_here", lambda *_, **__: told.pop())
     good, bad = Judgement("good", 0.1, 1.0, 1, 2), Judgement("bad", 1.9, 1.0, 1, 2)
     lost = Judgement("untestable", reason="it does not boot")
-    for answers, code in [((good, good), 0), ((good, lost), 125), ((lost, bad), 1)]:
-        told[:] = answers
+    for both, code in [((good, good), 0), ((good, lost), 125), ((lost, bad), 1)]:
+        told[:] = both
         assert in_process("judge", CLAIM, "dio_kworker", "--kernel", "6.1")[0] == code
 
 
@@ -113,7 +113,7 @@ def test_a_lock_is_written_judged_and_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trees, "instruments", list)
+    monkeypatch.setattr(answers, "instruments", list)
     code, error = in_process("judge")
     assert code == 128
     assert "no question, and no iolab.lock" in error

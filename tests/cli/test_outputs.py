@@ -39,7 +39,7 @@ _READ: Final = {
     *("verdicts folders", "verify folders"),
 }
 _FOLDERS: Final = {"export --pyperf", "trace --parquet"}
-# The lock is read as well, and written by `iolab.sweeps.lockfile.write_lock`: see its tests.
+# The lock is read as well, and written by `iolab.sweeps.answers.write_lock`: see its tests.
 _KEPT: Final = {"judge --lock"}
 # NAME.ipynb and NAME.html, which no command reads.
 _PAGES: Final = {"ask --page"}

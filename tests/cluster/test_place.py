@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from dask import config
 
-from iolab.sweeps.pool import Progress, run_jobs_in
-from iolab.sweeps.programs import Failure
+from iolab.sweeps.pool import Failure, Progress, run_jobs_in
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_cluster.place import ClusterPlace, connected, known_workers
 from iolab_cluster.recruiting import Recruit, recruit

@@ -13,8 +13,7 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
 from iolab import figures, stats
-from iolab.figures.panels import axis_number
-from iolab.figures.style import COLUMN_IN, DOUBLE_IN
+from iolab.figures.style import COLUMN_IN, DOUBLE_IN, axis_number
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.stats.conditions import levels_of
 from iolab.store.dataset import Dataset

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from iolab.pathology import get_pathology
-from iolab.pathology.calls import measures_of_result
+from iolab.pathology.registry import measures_of_result
 from iolab.store.counters import measures
 from iolab.targets import vm
 from iolab_agent.plan import Plan

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iolab.pathology import get_pathology
-from tests.measure.test_gaps import DD, JOURNAL, request
+from tests.measure.test_intervals import DD, JOURNAL, request
 from tests.support.results import copied
 from tests.support.story import story
 

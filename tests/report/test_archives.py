@@ -14,7 +14,7 @@ from pyperf import BenchmarkSuite
 
 from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE
-from iolab.report.archives import write_archives
+from iolab.report.summary import write_archives
 from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError
 from tests.support import synthetic

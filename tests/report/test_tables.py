@@ -11,8 +11,7 @@ import pytest
 
 from iolab import figures, report, stats
 from iolab.pathology import get_pathology
-from iolab.store.dataset import Dataset
-from iolab.store.kernels import KernelBuild
+from iolab.store.dataset import Dataset, KernelBuild
 from iolab_base.errors import UserError
 from tests.support import synthetic
 

@@ -21,10 +21,10 @@ from iolab.pathology.base import Claim
 from iolab.pathology.expressions import question_of
 from iolab.report.attribution import bisection_text, write_bisection
 from iolab.stats.attribution import ATTRIBUTION_COLUMNS
-from iolab.sweeps import trees
+from iolab.sweeps import answers
+from iolab.sweeps.answers import JudgedTree, judged_tree
 from iolab.sweeps.bisect import bisect, explain, judge_patches
 from iolab.sweeps.judge import Judgement, Judging, Verdict
-from iolab.sweeps.trees import JudgedTree, judged_tree
 from iolab.sweeps.why import Why, WhyRequest
 from iolab_base.errors import CannotRunError, UserError
 from tests.icountvm.kbuild.conftest import _own_cache, cache, repository, toolbox
@@ -55,9 +55,9 @@ def booted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         measures = {"switches": {"control": 0.0, "treatment": value}}
         return Judgement(verdict, value, 1.5, 1, 2, measures=measures)
 
-    monkeypatch.setattr(trees, "judge_kernel", answer)
-    monkeypatch.setattr(trees, "ensure_toolbox", _Tools)
-    monkeypatch.setattr(trees, "ensure_image", _Tools)
+    monkeypatch.setattr(answers, "judge_kernel", answer)
+    monkeypatch.setattr(answers, "ensure_toolbox", _Tools)
+    monkeypatch.setattr(answers, "ensure_image", _Tools)
     return seen
 
 

@@ -18,7 +18,7 @@ from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
 from iolab.sweeps import why
 from iolab.sweeps.pages import make_why_page
-from iolab.sweeps.programs import Failure
+from iolab.sweeps.pool import Failure
 from iolab.sweeps.request import PathologyPlan, Request
 from iolab.sweeps.why import WhyRequest, find_causes, fixed_switches, switches
 from iolab_base.errors import UserError

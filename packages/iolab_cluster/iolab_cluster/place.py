@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from threading import Semaphore
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from iolab.sweeps.pool import BlockJob
-from iolab.sweeps.programs import Failure
+from iolab.sweeps.pool import BlockJob, Failure
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_cluster.recruiting import Recruit

@@ -11,7 +11,7 @@ from typing import Any
 from iolab.blocks import Block
 from iolab.store.raw import block_key
 from iolab.sweeps.block import run_on, target_of
-from iolab.sweeps.programs import run_saying
+from iolab.sweeps.pool import run_saying
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import atomic_write, canonical_json
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from icountvm.parts import LOCK_VARIABLE
-from iolab.sweeps.pool import MACHINE_BYTES
-from iolab.sweeps.programs import Failure, error_said, open_log, program_environment
+from iolab.sweeps.pool import MACHINE_BYTES, Failure, error_said, open_log, program_environment
 from iolab.targets.vm import own_identity
 from iolab_agent.proc import text_of
 from iolab_base.errors import IolabError

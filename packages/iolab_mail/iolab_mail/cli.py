@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from iolab.cli.completion import complete_kernel
-from iolab.cli.options import defined_in
+from iolab.cli.options import complete_kernel, defined_in
 from iolab_base.errors import UserError
 
 _FILE = click.Path(path_type=Path)

@@ -12,13 +12,12 @@ from typing import Final
 import tracedat
 from iolab import __version__
 from iolab.pathology.base import Claim, Pathology
-from iolab.pathology.interventions import INTERVENTION
+from iolab.pathology.factors import INTERVENTION
 from iolab.report.attribution import Attribution
 from iolab.shown import terminal
 from iolab.stats.claims import cells_of
 from iolab.stats.estimates import CONFIDENCE, COVERS, boots_text
-from iolab.store.dataset import Dataset
-from iolab.store.kernels import KernelBuild
+from iolab.store.dataset import Dataset, KernelBuild
 from iolab_mail.cause import cause_words
 from iolab_mail.events import trace_words
 from iolab_mail.finding import Finding, Row, find, side_means

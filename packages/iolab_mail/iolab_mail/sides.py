@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 
 from iolab.pathology.base import Claim, Pathology, Profile
-from iolab.pathology.calls import cell_of, machine_of
-from iolab.pathology.interventions import INTERVENTION, intervention
+from iolab.pathology.factors import INTERVENTION, intervention
+from iolab.pathology.registry import cell_of, machine_of
 from iolab_mail.reproducer import Sides
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from iolab.pathology.expressions import Question
-from iolab.sweeps import lockfile, trees
+from iolab.sweeps import answers
+from iolab.sweeps.answers import Case, CaseAnswer, answered, of_lock, read_lock, write_lock
 from iolab.sweeps.judge import Judgement, Judging
-from iolab.sweeps.lockfile import Case, CaseAnswer, answered, of_lock, read_lock, write_lock
 from iolab_base.errors import UserError
 
 QUESTION = "dio_kworker: iops ratio at weight=9600 > 0.9"
@@ -23,11 +23,11 @@ Put = Callable[[Judgement], None]
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch) -> Put:
     """Set what every kernel answers from now on."""
-    monkeypatch.setattr(trees, "instruments", lambda: ["QEMU 10"])
-    monkeypatch.setattr(lockfile, "cached_kernel", lambda _: None)
+    monkeypatch.setattr(answers, "instruments", lambda: ["QEMU 10"])
+    monkeypatch.setattr(answers, "cached_kernel", lambda _: None)
 
     def answer(judgement: Judgement) -> None:
-        monkeypatch.setattr(trees, "judge_here", lambda *_, **__: judgement)
+        monkeypatch.setattr(answers, "judge_here", lambda *_, **__: judgement)
 
     answer(Judgement("bad", VALUE, 0.9, 1, 2))
     return answer
@@ -91,7 +91,7 @@ def test_a_tolerance_is_named_in_percent(
 
 
 def test_other_instruments_are_named(lock: Path, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "instruments", lambda: ["QEMU 11"])
+    monkeypatch.setattr(answers, "instruments", lambda: ["QEMU 11"])
     put(Judgement("bad", 0.5, 0.9, 1, 2))
     (answer,) = ask(*read_lock(lock))
     assert "another QEMU, image or agent" in answer.difference

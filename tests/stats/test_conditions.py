@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from statsmodels.tsa.stattools import acf
 
-from iolab.stats.order import _trend, order_effect, order_table
+from iolab.stats.conditions import _trend, order_effect, order_table
 from tests.support import synthetic
 
 

@@ -12,7 +12,7 @@ from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.expressions import override
-from iolab.pathology.interventions import INTERVENTION, boot_part, intervention
+from iolab.pathology.factors import INTERVENTION, boot_part, intervention
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 

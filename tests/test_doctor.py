@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from icountvm.kernels import Kernel, KernelStatus
-from iolab.report import kernels
-from iolab.report.kernels import KernelDifference, differences, kernel_document, kernel_lines
+from iolab import doctor
+from iolab.doctor import KernelDifference, differences, kernel_document, kernel_lines
 from iolab_base.errors import UserError
 
 OLD = {
@@ -44,8 +44,8 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             config.write_text(text)
         return Kernel(name, f"6-{name}", tmp_path, config, tmp_path, "id", "given by the user")
 
-    monkeypatch.setattr(kernels, "cached_kernel", cached)
-    monkeypatch.setattr(kernels, "check_name", lambda _: None)
+    monkeypatch.setattr(doctor, "cached_kernel", cached)
+    monkeypatch.setattr(doctor, "check_name", lambda _: None)
 
 
 def status(name: str, facts: Mapping[str, Any] | None) -> KernelStatus:
