@@ -21,7 +21,7 @@ report = iolab.question(
     ramp_ms=1500,
     runtime_ms=2500,
     # A throttled task waits for up to 80 ms here; no number is published.
-    claims="latency_max_ns treated > 20_000_000",
+    claims=["latency_max_ns treated > 20_000_000", "antagonist_throttled_s treated > 0.2"],
     published=iolab.Published(
         citation="Valentin Schneider, sched/fair: Defer CFS throttle to user entry",
         date="2024-07-11",

@@ -7,7 +7,6 @@ these. Every function raises IolabError if a folder or file that it is given can
 """
 
 from iolab.report.atlas import AtlasIndex as AtlasIndex
-from iolab.report.atlas import atlas_index as atlas_index
 from iolab.report.atlas import published_table as published_table
 from iolab.report.attribution import Attribution as Attribution
 from iolab.report.attribution import attribution_text as attribution_text

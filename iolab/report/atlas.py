@@ -138,12 +138,3 @@ def answer(rows: pd.DataFrame) -> tuple[str, str]:
         return _ANSWERS.get(verdict, verdict), TONES[verdict]
     yes = int((verdicts == "reproduced").sum())
     return f"{yes} of {len(verdicts)} claims", "mixed"
-
-
-def atlas_index(
-    table: pd.DataFrame,
-    controls: Mapping[str, Sequence[str]] | None = None,
-    links: Mapping[str, Mapping[str, str]] | None = None,
-) -> AtlasIndex:
-    """Return the reports as a table that a reader filters; parameters as of `AtlasIndex`."""
-    return AtlasIndex(table, controls or {}, links or {})

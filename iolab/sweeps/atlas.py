@@ -66,16 +66,16 @@ def _entry(name: str, files: Mapping[str, Path]) -> Entry:
     if name in PATHOLOGIES:
         return Entry(name, PATHOLOGIES[name])
     is_path = name.endswith(".py") or "/" in name
-    path = Path(name) if is_path else files[one_of("report of the atlas", name, _known(files))]
+    path = (
+        Path(name)
+        if is_path
+        else files[one_of("report of the atlas", name, [*PATHOLOGIES, *files])]
+    )
     report, *controls = register_file(path)
     entry = Entry(path.stem, report, tuple(controls), path)
     if missing := lacks(entry):
         raise UserError(f"{path} is not a whole entry: {'; '.join(missing)}")
     return entry
-
-
-def _known(files: Mapping[str, Path]) -> list[str]:
-    return [*PATHOLOGIES, *files]
 
 
 def lacks(entry: Entry) -> list[str]:
@@ -108,10 +108,7 @@ def lacks(entry: Entry) -> list[str]:
 def run_atlas(
     wanted: Sequence[Entry], request: Request, on_progress: OnProgress = lambda progress: None
 ) -> tuple[Path, list[Outcome]]:
-    """Measure entries, write their pages, mails and reproducers; return the index and outcomes.
-
-    `request` says how; its pathologies are those of the entries.
-    """
+    """Measure entries, write their pages, mails and reproducers; return the index and outcomes."""
     asked = [question.name for entry in wanted for question in entry.questions]
     whole = {entry.name for entry in wanted} >= {*PATHOLOGIES, *_files_of_the_atlas()}
     index = "atlas" if whole else "-".join(["atlas", *(entry.name for entry in wanted)])[:_LONGEST]

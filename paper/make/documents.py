@@ -12,7 +12,7 @@ import pandas as pd
 
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, rules_digest
-from iolab.report.atlas import atlas_index
+from iolab.report.atlas import AtlasIndex
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
@@ -294,7 +294,7 @@ def atlas(data: Path) -> str:
     found = entries()
     of_atlas = result_folders(data / "atlas")
     table = pd.concat([_judged(data), *(verdict_table(load(f)) for f in of_atlas)])
-    index = atlas_index(table, {one.name: [c.name for c in one.controls] for one in found})
+    index = AtlasIndex(table, {one.name: [c.name for c in one.controls] for one in found})
     rows = {row["report"]: row for row in index.frame.to_dict("records")}
     kernels = [f"kernel {kernel}" for kernel in kernels_of(table)]
     lines = [_row("report", "published", *(k.removeprefix("kernel ") for k in kernels), "cause")]

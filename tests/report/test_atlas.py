@@ -26,7 +26,7 @@ def table() -> pd.DataFrame:
 
 def test_a_control_is_no_row_but_stands_below_the_answer(table: pd.DataFrame) -> None:
     controls = {"dio_kworker": ["fsnotify_contention"]}
-    index = report.atlas_index(table, controls)
+    index = report.AtlasIndex(table, controls)
     assert index.frame["report"].tolist() == ["dio_kworker", "aio_migration"]
     assert {"kernel 6.1", "kernel 6.12", "published", "cause"} <= set(index.frame)
     page = BeautifulSoup(index._repr_html_(), "html.parser")
@@ -38,7 +38,7 @@ def test_a_control_is_no_row_but_stands_below_the_answer(table: pd.DataFrame) ->
 
 def test_a_row_leads_to_its_page_mail_and_reproducer(table: pd.DataFrame) -> None:
     links = {"dio_kworker": {"page": "a b.html", "mail": "m.txt", "script": "r.sh"}}
-    page = BeautifulSoup(report.atlas_index(table, {}, links)._repr_html_(), "html.parser")
+    page = BeautifulSoup(report.AtlasIndex(table, {}, links)._repr_html_(), "html.parser")
     first, *others = page.select("tbody tr")
     assert [a["href"] for a in first.select("a")] == ["a%20b.html", "m.txt", "r.sh"]
     assert not any(row.select("a") for row in others)
@@ -46,7 +46,7 @@ def test_a_row_leads_to_its_page_mail_and_reproducer(table: pd.DataFrame) -> Non
 
 def test_rows_are_filtered_by_verdict_and_kernel(table: pd.DataFrame) -> None:
     table = table[(table["pathology"] != "aio_migration") | (table["kernel"] == "6.1")]
-    page = report.atlas_index(table)._repr_html_()
+    page = report.AtlasIndex(table)._repr_html_()
     marks = dict(re.findall(r'value="([vk]\d+)">([^<]+)<', page))
     rows = re.findall(r'<tr class="([^"]*)">', page)
     (newer,) = (mark for mark, words in marks.items() if words == "6.12")
@@ -79,9 +79,9 @@ def test_what_was_published_is_quoted() -> None:
 def test_an_index_shows_the_words(table: pd.DataFrame, kind: str) -> None:
     text = PAYLOADS[kind].encode("utf-8", "replace").decode()
     attacked = table.assign(kernel=table["kernel"].replace("6.12", text))
-    read = Attacked(report.atlas_index(attacked)._repr_html_())
+    read = Attacked(report.AtlasIndex(attacked)._repr_html_())
     assert read.found == []
     # A link is a path relative to the page, whatever is in it.
     links = {name: {"page": text, "mail": text} for name in NAMES}
-    page = report.atlas_index(attacked, {}, links)._repr_html_()
+    page = report.AtlasIndex(attacked, {}, links)._repr_html_()
     assert all(":" not in link for link in re.findall(r'href="([^"]*)"', page))
