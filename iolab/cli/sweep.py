@@ -24,7 +24,7 @@ from iolab.cli.options import (
 from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, print_json
 from iolab.shown import rough_duration
-from iolab.targets.real import MADE, Place
+from iolab.targets.place import MADE, Place
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:

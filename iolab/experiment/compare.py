@@ -24,7 +24,7 @@ from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request, check_request, plan_blocks
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 from iolab_base.errors import IolabError, UserError
 from iolab_base.names import one_of
 

@@ -15,7 +15,7 @@ from iolab.paths import runs_dir
 from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.request import Request
 from iolab.sweeps.sweep import Outcome, run_sweep
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 
 
 class Outcomes(list[Outcome]):

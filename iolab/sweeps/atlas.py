@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The atlas: public reports, each a file of questions, measured and shown together.
-
-The first question of a file is the report. The others are its controls: what shows that the machine
-would have seen the effect, or where it ends.
-"""
+"""The atlas: files of questions, of which the first is a public report, the others its controls."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ from iolab.paths import runs_dir
 from iolab.store.counters import column_types
 from iolab.store.raw import RawStore, block_key
 from iolab.targets import Target, real_target
-from iolab.targets.real import Place, RealTarget
+from iolab.targets.place import Place
+from iolab.targets.real import RealTarget
 from iolab.targets.vm import prepare
 from iolab_agent.fio import fio_argv, job_files
 from iolab_agent.plan import FioJob, OpenJob

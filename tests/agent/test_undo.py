@@ -370,7 +370,7 @@ def test_an_instance_of_tracefs_that_is_there_already_is_refused_and_stays(
             Recorder(journal, spec, tmp_path / "trace.dat")
         with (instance / "trace").open():
             # As long as it is open, tracefs cannot be unmounted.
-            assert [x for x in restore(journal.path) if "tracing " not in x] == []
+            assert [x for x in restore(journal.path) if "/tracing" not in x] == []
             assert instance.is_dir()
     finally:
         instance.rmdir()

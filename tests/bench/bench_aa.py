@@ -27,7 +27,7 @@ from iolab.store.raw import RawStore, block_key
 from iolab.store.tables import write_tables
 from iolab.sweeps.block import measure_block
 from iolab.targets.local import LocalTarget
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 from iolab_base.files import atomic_write, canonical_json
 
 _COMPARISONS = 100

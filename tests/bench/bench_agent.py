@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from iolab.targets.local import LocalTarget
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 from iolab_base.errors import IolabError
 from tests.support.plans import job, null_blk_cell, plan
 

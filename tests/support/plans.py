@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from iolab.pathology import get_pathology
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 from iolab_agent.plan import Plan
 from iolab_agent.plan_reader import parse_plan
 

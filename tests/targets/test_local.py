@@ -16,7 +16,7 @@ import pytest
 
 from iolab.blocks import encode_plan
 from iolab.targets.local import LocalTarget
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 from iolab.targets.shipped import agent_digest
 from iolab_agent.plan import Plan
 from iolab_base.errors import IolabError

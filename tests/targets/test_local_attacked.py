@@ -15,7 +15,7 @@ import pytest
 
 from iolab.targets import local
 from iolab.targets.local import LocalTarget
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 from iolab_agent.plan import Plan
 from iolab_base.errors import UserError
 from tests.support.loops import digest, loop_device

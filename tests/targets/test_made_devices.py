@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 from iolab.targets.vm import VmTarget
 from iolab_agent.plan import Cell, Plan
 from tests.support.guest import cell_of

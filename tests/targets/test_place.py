@@ -9,7 +9,7 @@ from iolab.blocks import encode_plan
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import NULL_BLK_MODULES
-from iolab.targets.real import Place
+from iolab.targets.place import Place
 from iolab_agent.plan import Plan
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import CannotRunError
