@@ -11,7 +11,8 @@ report = iolab.question(
     filesystem=None,
     runtime_ms=2000,
     treatment={"rate_iops": 300},
-    claims="latency_mean_ns ratio > 1.1",
+    # The mean of some hundred I/Os turns with one of 2 ms: the median.
+    claims="latency_p50_ns ratio > 1.1",
     published=iolab.Published(
         citation="axboe/fio issue 1394: fio latency report not correct if using iops_rate",
         date="2022-05-02",
@@ -30,5 +31,5 @@ sensitive = iolab.question(
     filesystem=None,
     runtime_ms=2000,
     treatment={"completion_ns": 20_000},
-    claims="latency_mean_ns ratio > 1.1",
+    claims="latency_p50_ns ratio > 1.1",
 )

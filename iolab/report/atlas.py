@@ -18,7 +18,6 @@ from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import VERDICTS, verdict_text
 
 _ANSWERS: Final = {"reproduced": "yes", "not reproduced": "no"}
-_REASON: Final = 120
 _FILES: Final = {"mail": "mail", "script": "reproducer"}
 
 
@@ -57,9 +56,8 @@ class AtlasIndex:
         for name in self._reports():
             published = get_pathology(name).published
             row = {"report": name, "published": "; ".join(published.numbers) if published else ""}
-            row |= {
-                column: self._answer(name, kernel)["words"] for kernel, column in self._columns()
-            }
+            answers = {column: self._answer(name, kernel) for kernel, column in self._columns()}
+            row |= {c: f"{one['words']} {one['estimate']}".strip() for c, one in answers.items()}
             rows.append({**row, "cause": published.cause if published else ""})
         return pd.DataFrame(rows)
 
@@ -118,23 +116,27 @@ class AtlasIndex:
         own = self._primary(name)
         own = own[own["kernel"] == kernel]
         if own.empty:
-            return {"words": "not measured", "tone": TONES["not measured"]}
+            return {"words": "not measured", "tone": TONES["not measured"], "estimate": ""}
         words, tone = answer(own)
         # A reason may have the last words of fio.
-        said = [textwrap.shorten(verdict_text(own.iloc[0].to_dict()), _REASON, placeholder=" ...")]
+        said = [textwrap.shorten(verdict_text(own.iloc[0].to_dict()), 120, placeholder=" ...")]
+        estimate = said[0] if own["n"].iloc[0] else ""
         for control in self.controls.get(name, ()):
             rows = self._primary(control)
             rows = rows[rows["kernel"] == kernel]
             if len(rows):
                 said.append(f"{get_pathology(control).title}: {answer(rows)[0]}")
-        return {"words": words, "tone": tone, "more": terminal("; ".join(filter(None, said)))}
+        more = terminal("; ".join(filter(None, said)))
+        return {"words": words, "tone": tone, "more": more, "estimate": estimate}
 
 
 def answer(rows: pd.DataFrame) -> tuple[str, str]:
-    """Return the verdict on the claims of a report on a kernel in a word or two, and its tone."""
-    verdicts = rows["verdict"]
-    if verdicts.nunique() == 1:
-        verdict = str(verdicts.iloc[0])
-        return _ANSWERS.get(verdict, verdict), TONES[verdict]
-    yes = int((verdicts == "reproduced").sum())
-    return f"{yes} of {len(verdicts)} claims", "mixed"
+    """Return the verdict on claims of a report on a kernel in a word or two, and its tone."""
+    judged = rows.loc[rows["verdict"] != "cannot run here", "verdict"]
+    yes = int((judged == "reproduced").sum())
+    if 0 < yes < len(judged):
+        return f"partly: {yes} of {len(judged)}", "mixed"
+    verdict = str(judged.iloc[0]) if len(judged) else "cannot run here"
+    if judged.nunique() > 1:
+        verdict = "inconclusive" if "inconclusive" in set(judged) else "not reproduced"
+    return _ANSWERS.get(verdict, verdict), TONES[verdict]

@@ -23,8 +23,6 @@ from iolab_base.names import one_of
 
 # A question that takes more shows what iolab lacks.
 MOST_LINES: Final = 40
-# A file's name.
-_LONGEST: Final = 100
 _LETTERS: Final = {"mail": ("mail.txt", ()), "script": ("reproducer.sh", ("--script",))}
 
 
@@ -107,7 +105,7 @@ def run_atlas(
     """Measure entries, write their pages, mails and reproducers; return the index and outcomes."""
     asked = [question.name for entry in wanted for question in entry.questions]
     whole = {entry.name for entry in wanted} >= {*PATHOLOGIES, *_files_of_the_atlas()}
-    index = "atlas" if whole else "-".join(["atlas", *(entry.name for entry in wanted)])[:_LONGEST]
+    index = "atlas" if whole else "-".join(["atlas", *(entry.name for entry in wanted)])[:100]
     outcomes = run_sweep(replace(request, pathologies=asked, index=index), on_progress)
     written = {outcome.plan.pathology.name: outcome for outcome in outcomes if outcome.cells}
     if not written:

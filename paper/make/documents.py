@@ -12,7 +12,7 @@ import pandas as pd
 
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, rules_digest
-from iolab.report.atlas import AtlasIndex
+from iolab.report.atlas import AtlasIndex, answer
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
@@ -62,7 +62,7 @@ def verdicts(data: Path) -> str:
     kernels = kernels_of(judged)
     lines = [_row("report", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
     for name, rows in judged[~judged["secondary"]].groupby("pathology", sort=False):
-        cells = {kernel: _short(of_one) for kernel, of_one in rows.groupby("kernel")}
+        cells = {kernel: answer(of_one)[0] for kernel, of_one in rows.groupby("kernel")}
         link = f"[{name}](notebooks/{get_pathology(str(name)).notebook})"
         lines.append(_row(link, *(cells.get(kernel, "") for kernel in kernels)))
     return "\n".join(lines)
@@ -70,15 +70,6 @@ def verdicts(data: Path) -> str:
 
 def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _short(rows: pd.DataFrame) -> str:
-    """Condense the verdicts on the primary claims of a report on a kernel to a word."""
-    judged = rows.loc[rows["verdict"] != "cannot run here", "verdict"]
-    if judged.nunique() < 2:
-        return _WORDS[judged.iloc[0]] if len(judged) else "cannot run here"
-    yes = int((judged == "reproduced").sum())
-    return f"partly: {yes} of {len(judged)}" if yes else "no"
 
 
 def claims(data: Path) -> str:
@@ -292,8 +283,7 @@ def recipes() -> str:
 def atlas(data: Path) -> str:
     """Return the reports of the atlas as a Markdown table: what was published, answers, cause."""
     found = entries()
-    of_atlas = result_folders(data / "atlas")
-    table = pd.concat([_judged(data), *(verdict_table(load(f)) for f in of_atlas)])
+    table = pd.concat([_judged(data), _judged(data / "atlas")], ignore_index=True)
     index = AtlasIndex(table, {one.name: [c.name for c in one.controls] for one in found})
     rows = {row["report"]: row for row in index.frame.to_dict("records")}
     kernels = [f"kernel {kernel}" for kernel in kernels_of(table)]
@@ -303,8 +293,9 @@ def atlas(data: Path) -> str:
         row, published = rows[one.name], one.report.published
         links = published.links if published else ()
         link = next((link for link in links if link.startswith("https://")), "")
+        link = f"reports/{one.name}.md" if one.path is None else link
         title = f"[{markdown(one.report.title)}]({link})" if link else markdown(one.report.title)
-        cells = (str(row[name]) for name in ("published", *kernels, "cause"))
+        cells = (str(row[n]).replace("not measured", "") for n in ("published", *kernels, "cause"))
         lines.append(_row(f"{title} (`{one.name}`)", *map(markdown, cells)))
     return "\n".join(lines)
 

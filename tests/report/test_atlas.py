@@ -60,7 +60,11 @@ def test_rows_are_filtered_by_verdict_and_kernel(table: pd.DataFrame) -> None:
         (["reproduced", "reproduced"], "yes"),
         (["not reproduced"], "no"),
         (["inconclusive"], "inconclusive"),
-        (["reproduced", "not reproduced", "inconclusive"], "1 of 3 claims"),
+        (["reproduced", "not reproduced", "inconclusive"], "partly: 1 of 3"),
+        (["not reproduced", "other cause"], "no"),
+        (["not reproduced", "inconclusive"], "inconclusive"),
+        (["reproduced", "cannot run here"], "yes"),
+        (["cannot run here"], "cannot run here"),
     ],
 )
 def test_an_answer_is_a_word_or_two(verdicts: list[str], words: str) -> None:
