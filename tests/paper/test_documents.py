@@ -78,7 +78,8 @@ def _estimate(folder: str, claim: str, kernel: str) -> float:
         ("controls/bfq_idling", "throughput collapses", "5.4", "On 5.4 it is {:.2f}"),
         ("controls/bfq_idling", "throughput collapses", "5.4-no-inject", "it is {:.2f} again"),
         ("atlas/polling_starves_kworker", "iops ratio < 0.095", "5.10", "measures {:.3f}"),
-        ("atlas/xfs_async_buffered", "iops ratio < 0.607", "5.10", "measure {:.2f} on 5.10"),
+        ("atlas/xfs_unaligned_dio", "iops ratio < 0.346", "5.10", "measures {:.2f} on 5.10"),
+        ("atlas/xfs_unaligned_dio", "iops ratio < 0.346", "6.1", "and {:.2f} on 6.1"),
     ],
 )
 def test_the_findings_of_the_readme_are_those_of_the_data(
