@@ -128,7 +128,7 @@ def test_the_wheel_holds_notebooks_data_schema_and_types(wheel: Path) -> None:
             if name.startswith(_SHARED)
         }
         names = {name for name in archive.namelist() if not name.startswith(_SHARED)}
-    listed = ["git", "ls-files", "-z", "notebooks", "data/reference"]
+    listed = ["git", "ls-files", "-z", "atlas", "notebooks", "data/reference"]
     tracked = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True).stdout.split(b"\0")
     assert shared == {
         name.decode(): hashlib.sha256((ROOT / name.decode()).read_bytes()).hexdigest()
