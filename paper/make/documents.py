@@ -34,7 +34,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"
 CAUSES = _ROOT / "docs" / "causes.md"
-PATHOLOGIES_PAGE = _ROOT / "docs" / "reports" / "dio_kworker.md"
+THRESHOLDS = _ROOT / "docs" / "reports" / "dio_kworker.md"
 RULES = _ROOT / "docs" / "rules.md"
 CONTROLS = _ROOT / "docs" / "controls.md"
 ATLAS = _ROOT / "docs" / "atlas.md"
@@ -295,7 +295,9 @@ def atlas(data: Path) -> str:
         link = next((link for link in links if link.startswith("https://")), "")
         link = f"reports/{one.name}.md" if one.path is None else link
         title = f"[{markdown(one.report.title)}]({link})" if link else markdown(one.report.title)
-        cells = (str(row[n]).replace("not measured", "") for n in ("published", *kernels, "cause"))
+        cells = (
+            "" if row[n] == "not measured" else row[n] for n in ("published", *kernels, "cause")
+        )
         lines.append(_row(f"{title} (`{one.name}`)", *map(markdown, cells)))
     return "\n".join(lines)
 
@@ -313,7 +315,7 @@ def renew(data: Path) -> None:
     fill(CAUSES, "causes", causes(data))
     fill(RULES, "rules", rules())
     table = thresholds(data / "dio_kworker-threshold", "switches_per_io", 1.0)
-    fill(PATHOLOGIES_PAGE, "thresholds", table)
+    fill(THRESHOLDS, "thresholds", table)
 
 
 def fill(path: Path, name: str, made: str) -> None:

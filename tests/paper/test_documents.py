@@ -22,9 +22,9 @@ from paper.make.documents import (
     CAUSES,
     CLAIMS,
     CONTROLS,
-    PATHOLOGIES_PAGE,
     README,
     RULES,
+    THRESHOLDS,
     atlas,
     brackets,
     causes,
@@ -162,7 +162,7 @@ def test_each_claim_has_its_estimate_and_each_reason_stands_once(tmp_path: Path)
 
 def test_thresholds_stand_beside_the_balance_of_each_kernel(tmp_path: Path) -> None:
     text = thresholds(REFERENCE / "dio_kworker-threshold", "switches_per_io", 1.0)
-    assert text in PATHOLOGIES_PAGE.read_text(encoding="utf-8")
+    assert text in THRESHOLDS.read_text(encoding="utf-8")
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines()[2:]}
     cells = load(REFERENCE / "dio_kworker-threshold").cells
     assert set(rows) == set(cells["kernel"])

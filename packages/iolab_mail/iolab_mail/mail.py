@@ -66,8 +66,7 @@ def finding_mail(
     """
     finding = find(data, kernels, claim)
     pathology = finding.pathology
-    profile = pathology.profiles[_PROFILE]
-    sides = sides_of(pathology, finding.claim, profile, random.Random(1))  # noqa: S311
+    sides = _sides(finding)
     script = reproducer(sides, finding.claim.value)
     clock = str(data.cells["clock"].iloc[0])
     parts = [
@@ -92,9 +91,12 @@ def finding_mail(
 def finding_script(data: Dataset, *, kernels: Sequence[str] = (), claim: str | None = None) -> str:
     """Return the reproducer of a mail alone: ``sh -e SCRIPT treated`` or ``control``."""
     finding = find(data, kernels, claim)
+    return reproducer(_sides(finding), finding.claim.value)
+
+
+def _sides(finding: Finding) -> Sides:
     profile = finding.pathology.profiles[_PROFILE]
-    sides = sides_of(finding.pathology, finding.claim, profile, random.Random(1))  # noqa: S311
-    return reproducer(sides, finding.claim.value)
+    return sides_of(finding.pathology, finding.claim, profile, random.Random(1))  # noqa: S311
 
 
 def _subject(finding: Finding, sides: Sides) -> str:
