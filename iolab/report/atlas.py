@@ -18,7 +18,7 @@ from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import VERDICTS, verdict_text
 
 _ANSWERS: Final = {"reproduced": "yes", "not reproduced": "no"}
-_FILES: Final = {"mail": "mail", "script": "reproducer"}
+_FILES: Final = ("mail", "script")
 
 
 def published_table(pathology: Pathology) -> pd.DataFrame:
@@ -107,9 +107,9 @@ class AtlasIndex:
             numbers = terminal("; ".join(published.numbers))
             cells["published"] = {"words": published.date or "-", "more": numbers}
             cells["cause"] = {"words": "", "more": terminal(published.cause)}
-        for what, words in _FILES.items():
+        for what in _FILES:
             address = links.get(what, "")
-            cells[words] = {"words": words if address else "-", "address": address}
+            cells[what] = {"words": what if address else "-", "address": address}
         return cells
 
     def _answer(self, name: str, kernel: str) -> dict[str, str]:
