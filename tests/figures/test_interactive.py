@@ -12,7 +12,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Frame, Page, sync_playwright
+from playwright.sync_api import Browser, Frame, Page, ViewportSize, sync_playwright
 
 from iolab.figures.interactive import Timeline, script_hashes, timeline
 from iolab.figures.lanes import embedded_span, first_view, scene, shares, work_names
@@ -487,6 +487,10 @@ def test_without_its_scripts_it_says_so(browser: Browser, tmp_path: Path) -> Non
     opened.close()
 
 
+# The title of all payloads alone fills a usual screen, and the pointer must reach what is below.
+TALL: ViewportSize = {"width": 1280, "height": 1600}
+
+
 @pytest.mark.nightly
 def test_a_browser_shows_hostile_names_as_names(browser: Browser, tmp_path: Path) -> None:
     with listener() as heard:
@@ -505,7 +509,7 @@ def test_a_browser_shows_hostile_names_as_names(browser: Browser, tmp_path: Path
         trace = story(tmp_path, lines)
         for lanes in ({text: ".*"}, None):
             shown = timeline({text: trace, hostile[1]: trace}, lanes, title=text)
-            opened = browser.new_page()
+            opened = browser.new_page(viewport=TALL)
             opened.goto(shown.save(tmp_path / "page.html").as_uri())
             drawn(opened)
             assert said(opened, 60, 0)["task"] == hostile[1]
