@@ -236,7 +236,8 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
 
     `mechanism` has the measures of the cells: cell, measure, value; those of the path are named
     ``path_…_ns``. The means are over the I/Os whose whole path is in a trace, then over the
-    recorded cells. There is a panel for each kernel and what else varies.
+    recorded cells in which these are a hundredth of all. There is a panel for each kernel and what
+    else varies.
     """
     wide = mechanism.pivot(index="cell", columns="measure", values="value")
     recorded = cells[cells["valid"] & cells["recorded"]].merge(
@@ -245,6 +246,8 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
     segments = [f"path_{name}" for names in _PARTS.values() for name in names]
     if recorded.empty or not set(segments) <= set(recorded.columns):
         raise UserError("no cell was recorded: there is no path to draw")
+    # Single I/Os go through a worker on a kernel that completes the others without one.
+    recorded.loc[recorded["ios_whole"] < recorded["ios_traced"] / 100, segments] = np.nan
     pathology, levels = pathology_of(recorded), levels_of(recorded)
     by = cell_columns(recorded)
     means = recorded.groupby(by, dropna=False)[segments].mean().reset_index()
@@ -263,6 +266,10 @@ def path_breakdown(cells: pd.DataFrame, mechanism: pd.DataFrame) -> Figure:
             for part, style in _PART_STYLES.items()
         ]
         _stack(axes, rows[pathology.treatment], levels, bars, width=0.75)
+        drawn = set(rows.loc[rows[segments].notna().any(axis=1), pathology.treatment].dropna())
+        for place, level in enumerate(levels, start=1):
+            if level not in drawn:
+                axes.text(place, 0, "no valid trace", ha="center", va="bottom", color="0.4")
     outer_labels(grid, pathology.factors[pathology.treatment].label, "mean time of an I/O (ms)")
     legend(figure, [Patch(label=part, **style) for part, style in _PART_STYLES.items()])
     return figure

@@ -75,8 +75,8 @@ _SAYS_OF_TRACES: Final = {
         "completed I/Os."
     ),
     "turns_by_clump": (
-        "Switches between the two tasks per completed I/O, a point for each clump of completions "
-        "(one timer tick) in the trace of a cell."
+        "Switches between the two tasks, a point for each clump of completions (one timer tick) "
+        "in the trace of a cell."
     ),
     "migration_intervals": (
         "Share of the moves to another CPU, by what moved the task, that came within a time of the "

@@ -246,7 +246,7 @@ def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Fi
 
 @styled
 def turns_by_clump(traces: Mapping[str, Trace], one: str, other: str) -> Figure:
-    """Draw the switches between two tasks per I/O, a point for each clump of completions.
+    """Draw the switches between two tasks, a point for each clump of completions.
 
     `one` and `other` are regular expressions for the whole names of the tasks. A panel says so
     where no such `other` runs: a kernel may complete I/O without a kworker.
@@ -262,10 +262,10 @@ def turns_by_clump(traces: Mapping[str, Trace], one: str, other: str) -> Figure:
             continue
         clumps = measure.turns_by_clump(trace, one, other)
         at_ms = (clumps["start_ns"] - clumps["start_ns"].min()) / 1e6
-        axes.plot(at_ms, clumps["switches_per_io"], "o", markersize=3, color=colour, alpha=0.7)
-        most.append(clumps["switches_per_io"].max())
+        axes.plot(at_ms, clumps["switches"], "o", markersize=3, color=colour, alpha=0.7)
+        most.append(clumps["switches"].max())
     top = np.nanmax(most)
     for axes in grid.flat:
         axes.set_ylim(-0.05 * top, 1.1 * top)
-    outer_labels(grid, "time in the trace (ms)", "switches per I/O of a clump")
+    outer_labels(grid, "time in the trace (ms)", "switches in a clump")
     return figure

@@ -85,9 +85,10 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
 
 
 def neighbourhood_table(data: Dataset) -> pd.DataFrame:
-    """Judge each claim at the report's own set-up and in each condition around it."""
-    # ``reproduced`` counts conditions, of so many that were measured (``of``); ``elsewhere`` has
-    # the others without the effect, by what they differ in, with their verdicts.
+    """Judge each claim at the report's own set-up and in each condition around it, a row each.
+
+    ``place`` says in what a condition differs from the report's own; there it is empty.
+    """
     pathology = pathology_of(data.cells)
     places = neighbours(pathology)
     if not places:
@@ -98,28 +99,13 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
         for claim in pathology.claims:
             if claim.secondary or claim.condition[pathology.treatment] != own[pathology.treatment]:
                 continue
-            found = {}
             for place in places:
                 there = replace(claim, condition=place, control={})
-                different = {n: v for n, v in place.items() if v != own[n]}
-                words = ", ".join(f"{name}={level}" for name, level in different.items())
-                found[words] = judge_selected(cells, there, kernel, CONFIDENCE)
-            measured = {words: one.verdict for words, one in found.items() if one.n}
-            rows.append(
-                {
-                    "kernel": kernel,
-                    "claim": claim.name,
-                    "own": found[""].verdict,
-                    "estimate": found[""].estimate,
-                    "reproduced": sum(v == "reproduced" for v in measured.values()),
-                    "of": len(measured),
-                    "elsewhere": "; ".join(
-                        f"{words}: {verdict}"
-                        for words, verdict in measured.items()
-                        if words and verdict != "reproduced"
-                    ),
-                }
-            )
+                one = judge_selected(cells, there, kernel, CONFIDENCE)
+                words = ", ".join(f"{n}={v}" for n, v in place.items() if v != own[n])
+                head = {"kernel": kernel, "claim": claim.name, "place": words, "n": one.n}
+                judged = {n: getattr(one, n) for n in ("verdict", "estimate", "low", "high")}
+                rows.append(head | judged)
     return pd.DataFrame(rows)
 
 

@@ -24,7 +24,7 @@ from iolab.sweeps.pool import default_jobs
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write
 from paper.make.documents import renew
-from paper.make.results import collect, write_results
+from paper.make.results import bracket_rows, collect, write_results
 
 PAPER = Path(__file__).resolve().parents[1]
 # In a folder of results or the one above it: the command that measured them, in one line.
@@ -102,7 +102,9 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     The figure of all verdicts goes to ``figures/verdicts`` in the same folder, and that of each
     folder of ``iolab why`` (``why/*`` in `data`) to ``figures/why``. What another clock measured
     (``other-clock/*`` in `data`) is compared with virtual time, and what was measured again with
-    other seeds (``again/*``) with the first time.
+    other seeds (``again/*``) with the first time. Kernels on both sides of a commit are in
+    ``controls``, and what lies around a report's own set-up is in ``near``; where `data` has
+    neither, the reference data have.
 
     Parameters
     ----------
@@ -131,13 +133,18 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
         f"reproduced, no is not reproduced, ? is inconclusive. {clocks} {commands}"
     )
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
-    path = paper / "results.json"
+    path, near = paper / "results.json", data / "near"
     pairs = zip(measured, map(_command, sources), strict=True)
     document = collect(
         pairs,
         causes=_causes(data, paper),
         clocks=_compared(data, "other-clock"),
         again=_compared(data, "again"),
+        brackets=bracket_rows(data if (data / "controls").is_dir() else REFERENCE),
+        near=[
+            load(path) for path in sorted((near if near.is_dir() else REFERENCE / "near").iterdir())
+        ],
+        reference=data == REFERENCE,
     )
     write_results(path, document)
     return path

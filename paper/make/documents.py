@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from iolab.store.dataset import load, result_folders, with_measure
 from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
+from paper.make.results import bracket_rows
 
 _ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
@@ -226,31 +226,18 @@ def _rules_table(pathology: Pathology) -> str:
 
 
 def brackets(data: Path) -> str:
-    """Return each report between yes and no as a Markdown table, from ``controls`` in `data`.
-
-    A row of ``brackets.toml`` there names a claim, the report's own kernel, the commit that ended
-    or began the effect, and the nearest kernels on its two sides. All are judged from the folder
-    of the row's pathology, by the rule of every other kernel.
-    """
-    folder = data / "controls"
+    """Return each report between yes and no (`bracket_rows`) as a Markdown table."""
     head = ("report", "claim", "published", "its own kernel", "with it", "commit", "without it")
     lines = [_row(*head), "|---" * len(head) + "|"]
-    judged: dict[str, pd.DataFrame] = {}
-    for row in tomllib.loads((folder / "brackets.toml").read_text(encoding="utf-8"))["bracket"]:
-        name = row["pathology"]
-        if name not in judged:
-            judged[name] = verdict_table(load(folder / name)).set_index(["claim", "kernel"])
-        table = judged[name].loc[row["claim"]]
-        on = {
-            part: f"{markdown(row[part])} {_verdict(table.loc[row[part]].to_dict())}"
+    for row in bracket_rows(data):
+        own, there, gone = (
+            f"{markdown(row[part]['kernel'])} {_verdict(row[part])}"
             for part in ("own", "with", "without")
-        }
-        published = table["published"].iloc[0]
-        commit = f"{row['does']} `{row['commit']}` {row['subject']} ({row['release']})"
-        claim = f"{row['claim']} ({table['rule'].iloc[0]})"
-        lines.append(
-            _row(name, claim, f"{published:.3g}", on["own"], on["with"], commit, on["without"])
         )
+        commit = f"{row['does']} `{row['commit']}` {row['subject']} ({row['release']})"
+        claim = f"{row['claim']} ({row['rule']})"
+        published = f"{row['published']:.3g}"
+        lines.append(_row(row["pathology"], claim, published, own, there, commit, gone))
     return "\n".join(lines)
 
 
@@ -259,13 +246,17 @@ def neighbourhoods(data: Path) -> str:
     head = ("report", "kernel", "claim", "its own set-up", "reproduced in", "not in")
     lines = [_row(*head), "|---" * len(head) + "|"]
     for folder in sorted((data / "near").iterdir()):
-        for row in neighbourhood_table(load(folder)).to_dict("records"):
-            own = f"{_WORDS[row['own']]}: {row['estimate']:.3g}"
-            share = f"{row['reproduced']} of {row['of']}"
-            kernel = markdown(row["kernel"])
-            lines.append(
-                _row(folder.name, kernel, row["claim"], own, share, row["elsewhere"] or "-")
+        table = neighbourhood_table(load(folder))
+        for (kernel, claim), rows in table.groupby(["kernel", "claim"], sort=False):
+            own, measured = rows[rows["place"] == ""].iloc[0], rows[rows["n"] > 0]
+            there = measured["verdict"] == "reproduced"
+            lacking = measured[~there & (measured["place"] != "")]
+            elsewhere = "; ".join(
+                f"{row['place']}: {row['verdict']}" for row in lacking.to_dict("records")
             )
+            value = f"{_WORDS[own['verdict']]}: {own['estimate']:.3g}"
+            share = f"{there.sum()} of {len(measured)}"
+            lines.append(_row(folder.name, markdown(kernel), claim, value, share, elsewhere or "-"))
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -25,14 +26,14 @@ from iolab.stats.attribution import change_of
 from iolab.stats.claims import boot_values, cells_of
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
-from iolab.stats.verdicts import holm_family, verdict_table
-from iolab.store.dataset import Dataset
+from iolab.stats.verdicts import holm_family, neighbourhood_table, verdict_table
+from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write, digest_of
 from iolab_base.reading import read_regular
 
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
-FORMAT: Final = "iolab-results/6"
+FORMAT: Final = "iolab-results/7"
 
 # A data set with the command that measured it, where that is known.
 Measured = tuple[Dataset, str | None]
@@ -44,6 +45,9 @@ def collect(
     causes: Sequence[tuple[str, Attribution]] = (),
     clocks: Sequence[tuple[str, pd.DataFrame]] = (),
     again: Sequence[tuple[str, pd.DataFrame]] = (),
+    brackets: Sequence[Mapping[str, Any]] = (),
+    near: Sequence[Dataset] = (),
+    reference: bool = False,
     confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
     """Judge every claim of these data sets on every kernel, as plain JSON values.
@@ -65,6 +69,12 @@ def collect(
         each with the name of its folder.
     again : sequence of (str, DataFrame), optional
         Comparisons of what was measured again with other seeds, each with the name of its folder.
+    brackets : sequence of mapping, optional
+        Rows of `bracket_rows`.
+    near : sequence of Dataset, optional
+        What ``--profile near`` measured, a data set for each report.
+    reference : bool
+        Whether these are the project's own data, which the text of the write-up names.
     confidence : float
         Level of the intervals, 0 to 1.
 
@@ -86,12 +96,60 @@ def collect(
         raise UserError(f"two data sets of one pathology: {', '.join(sorted(names))}")
     return {
         "format": FORMAT,
+        "reference": reference,
         "confidence": confidence,
         "pathologies": [_pathology(data, command, confidence) for data, command in datasets],
         "claims": [row for data, _ in datasets for row in _claims(data, confidence)],
         "causes": [row for folder, found in causes for row in _causes(folder, found)],
         "clocks": [row for folder, table in clocks for row in _compared(folder, table)],
         "again": [row for folder, table in again for row in _compared(folder, table)],
+        "brackets": list(brackets),
+        "near": [row for data in near for row in _near(data)],
+    }
+
+
+def bracket_rows(data: Path) -> list[dict[str, Any]]:
+    """Judge each report between yes and no, from ``controls`` in `data`.
+
+    A row of ``brackets.toml`` there names a claim, the report's own kernel (``own``), the commit
+    that ended or began the effect, and the nearest kernels on its two sides (``with``,
+    ``without``). All are judged from the folder of the row's pathology, by the rule of every other
+    kernel.
+    """
+    folder = data / "controls"
+    judged: dict[str, pd.DataFrame] = {}
+    rows = []
+    for row in tomllib.loads((folder / "brackets.toml").read_text(encoding="utf-8"))["bracket"]:
+        name = row["pathology"]
+        if name not in judged:
+            judged[name] = verdict_table(load(folder / name)).set_index(["claim", "kernel"])
+        table = judged[name].loc[row["claim"]]
+        first = table.iloc[0]
+        sides = {
+            part: {"kernel": row[part], **_side(table.loc[row[part]])}
+            for part in ("own", "with", "without")
+        }
+        rows.append(
+            {**row, "rule": first["rule"], "published": _finite(first["published"]), **sides}
+        )
+    return rows
+
+
+def _near(data: Dataset) -> list[dict[str, Any]]:
+    """Return a row for each claim and condition around a report's own set-up."""
+    name = pathology_of(data.cells).name
+    return [
+        {"pathology": name, **{n: row[n] for n in ("kernel", "claim", "place")}, **_side(row)}
+        for row in neighbourhood_table(data).to_dict("records")
+    ]
+
+
+def _side(row: Mapping[Any, Any] | pd.Series, prefix: str = "") -> dict[str, Any]:
+    """Return a verdict with its estimate and interval."""
+    return {
+        **{n: _finite(row[f"{prefix}{n}"]) for n in ("estimate", "low", "high")},
+        "n": int(row[f"{prefix}n"]),
+        "verdict": row[f"{prefix}verdict"],
     }
 
 
@@ -103,14 +161,7 @@ def _compared(folder: str, table: pd.DataFrame) -> list[dict[str, Any]]:
             **{name: row[name] for name in ("pathology", "claim", "kernel", "agreement", "reason")},
             "folder": folder,
             "secondary": bool(row["secondary"]),
-            **{
-                side: {
-                    **{n: _finite(row[f"{prefix}{n}"]) for n in ("estimate", "low", "high")},
-                    "n": int(row[f"{prefix}n"]),
-                    "verdict": row[f"{prefix}verdict"],
-                }
-                for side, prefix in sides.items()
-            },
+            **{side: _side(row, prefix) for side, prefix in sides.items()},
         }
         for row in table[table["n"] > 0].to_dict("records")
     ]
@@ -159,6 +210,10 @@ def _pathology(data: Dataset, command: str | None, confidence: float) -> dict[st
         "target": str(cells["target"].iloc[0]),
         "kernels": plain(overview(cells)[columns]),
         "unavailable": plain(data.unavailable),
+        "recipe": [
+            {name: getattr(row, name) for name in ("option", "asked", "measured", "why")}
+            for row in pathology.translation
+        ],
         "cells": {
             "total": len(cells),
             "valid": int(cells["valid"].sum()),

@@ -23,24 +23,30 @@ from iolab.figures.save import save_figure
 from iolab.paths import REFERENCE
 from iolab.report.attribution import load_attribution
 from iolab.report.comparison import compare_clocks
+from iolab.store.dataset import load
 from iolab_base.errors import IolabError, UserError
 from iolab_base.foreign import line
 from paper.make.artifacts import PAPER
-from paper.make.results import check, collect, write_results
+from paper.make.results import bracket_rows, check, collect, write_results
 from paper.make.write_up import build, check_sources, literals, macros
 from tests.support.payloads import MARK, PAYLOADS, TEXT, Attacked
 from tests.support.reports import COMMAND, every_report
 
 SOURCES = (
-    *("iolab.typ", "parts.typ", "published.toml", "references.yml", "not_results.toml"),
-    *("observed.toml", "page.css"),
+    *("iolab.typ", "post.typ", "parts.typ", "published.toml", "references.yml"),
+    *("not_results.toml", "observed.toml", "page.css"),
 )
 CAPTION = f"Drawn for a test. Remade by: nox -s figures; data measured by: {COMMAND}."
 
 
-@cache
-def _document() -> dict[str, Any]:
-    return collect((data, COMMAND) for data in every_report().values())
+def collected(**more: Any) -> dict[str, Any]:
+    """Return results of all reports, with the controls and the neighbourhood of the real ones."""
+    measured = [(data, COMMAND) for data in every_report().values()]
+    near = [load(REFERENCE / "near" / "dio_kworker")]
+    return collect(measured, brackets=bracket_rows(REFERENCE), near=near, **more)
+
+
+_document = cache(collected)
 
 
 def document() -> dict[str, Any]:
@@ -53,7 +59,7 @@ def folder(path: Path, results: dict[str, Any], *, drawn: bool = True) -> Path:
     for name in SOURCES:
         shutil.copy(PAPER / name, path / name)
     write_results(path / "results.json", results)
-    text = (PAPER / "iolab.typ").read_text()
+    text = "".join((PAPER / name).read_text() for name in ("iolab.typ", "post.typ"))
     figures = re.findall(r'#shown\("(.*?)", "(.*?)"', text)
     for place, name in figures if drawn else ():
         save_figure(Figure(figsize=(1, 1)), path / "figures" / place, name, caption=CAPTION)
@@ -75,6 +81,8 @@ def built(path: Path) -> dict[str, bytes]:
         ("an iodepth of\n128, then 1280 and 128.5", [(2, "1280"), (2, "128.5")]),
         ("ext4 and 128 %", [(1, "128")]),
         ('#rect(fill: rgb("#001122"))', []),
+        ("On Linux 6.1 and\nLinux 5.10, until v5.3 (`52262ee567ad`), 42", [(2, "42")]),
+        ('#says("0.72", claim("dio_kworker", "IOPS lost", "6.1")', [(1, "6.1")]),
     ],
 )
 def test_a_number_typed_by_hand_is_found(text: str, found: list[tuple[int, str]]) -> None:
@@ -157,11 +165,27 @@ def test_a_changed_estimate_reaches_every_output(tmp_path: Path) -> None:
     assert b"0.432" not in before["iolab.html"]
 
 
-def test_the_page_names_the_command_of_every_figure_and_table(tmp_path: Path) -> None:
-    page = built(folder(tmp_path / "paper", document()))["iolab.html"].decode()
-    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page, flags=re.DOTALL)
-    assert len(captions) > len(document()["pathologies"])
-    assert all("nox -s figures" in caption for caption in captions)
+def test_the_page_names_the_commands_that_remake_it(tmp_path: Path) -> None:
+    results = document()
+    page = built(folder(tmp_path / "paper", results))["iolab.html"].decode()
+    words = BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
+    for command in ("nox -s figures", "nox -s paper", COMMAND):
+        assert command in words
+
+
+def test_a_number_of_the_text_that_the_reference_data_contradict_stops_the_build(
+    tmp_path: Path,
+) -> None:
+    results = document()
+    (row,) = (r for r in results["brackets"] if r["own"]["kernel"] == "6.3")
+    row["own"]["estimate"] = 0.4321
+    # The text is about the reference data; of other data it says what they say.
+    built(folder(tmp_path / "other", results))
+    (row,) = (r for r in results["brackets"] if r["claim"].startswith("(a)"))
+    row["own"]["estimate"] = 99.0
+    results["reference"] = True
+    with pytest.raises(UserError, match="99"):
+        built(folder(tmp_path / "reference", results))
 
 
 def _without_claim(results: dict[str, Any]) -> None:
@@ -260,8 +284,7 @@ def test_another_clock_stands_beside_virtual_time(tmp_path: Path) -> None:
     data = every_report()["dio_kworker"]
     # The same cells as if another clock had measured them: all that was judged must agree.
     there = replace(data, cells=data.cells.assign(clock="host"))
-    measured = [(one, COMMAND) for one in every_report().values()]
-    results = collect(measured, clocks=[("dio_kworker", compare_clocks(there, data))])
+    results = collected(clocks=[("dio_kworker", compare_clocks(there, data))])
     check(results)
     judged = [row for row in results["clocks"] if row["agreement"] != "cannot be compared"]
     assert {row["agreement"] for row in judged} == {"agrees"}
@@ -274,8 +297,7 @@ def test_another_clock_stands_beside_virtual_time(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_what_was_measured_again_is_counted(tmp_path: Path) -> None:
     data = every_report()["dio_kworker"]
-    measured = [(one, COMMAND) for one in every_report().values()]
-    results = collect(measured, again=[("dio_kworker", compare_clocks(data, data))])
+    results = collected(again=[("dio_kworker", compare_clocks(data, data))])
     # One verdict is turned by hand.
     turned = next(row for row in results["again"] if row["agreement"] == "agrees")
     turned["agreement"], turned["here"]["verdict"] = "does not agree", "inconclusive"
@@ -291,8 +313,7 @@ def test_what_was_measured_again_is_counted(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_causes_stand_in_a_table(tmp_path: Path) -> None:
     cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
-    measured = ((data, COMMAND) for data in every_report().values())
-    results = collect(measured, causes=[("dio_kworker-6.12", cause)])
+    results = collected(causes=[("dio_kworker-6.12", cause)])
     page = built(folder(tmp_path / "paper", results))["iolab.html"].decode()
     words = BeautifulSoup(page, "html.parser").get_text(" ", strip=True)
     assert "The switches that move the claims on dio_kworker" in " ".join(words.split())
