@@ -186,7 +186,7 @@ def test_what_is_no_folder_of_results_is_one_sentence(
     (tmp_path / "cells.parquet").touch()
     told = iolab("fsck", tmp_path / "cells.parquet")
     assert (told.code, told.out) == (2, "")
-    assert "is no folder of results" in told.one_line()
+    assert "is not a folder of results" in told.one_line()
 
 
 def test_another_iolabs_store_is_refused(

@@ -32,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"kernel": "6.11111"}, "unknown kernel"),
         ({"kernel": 6.99}, "no known kernel"),
         ({"boots": 0}, "boots must be at least 1"),
-        ({"target": "local", "kernel": "6.1"}, "a real one runs the kernel it runs"),
+        ({"target": "local", "kernel": "6.1"}, "omit kernel"),
         ({"target": "somewhere"}, "somewhere"),
         ({"clock": "sidereal"}, "unknown clock"),
     ],
@@ -117,7 +117,9 @@ def test_an_interrupted_comparison_is_one_sentence_and_leaves_nothing_running(
         assert machines
         one.send_signal(signal.SIGINT)
         said, _ = one.communicate(timeout=PATIENCE_S)
-    assert said == "interrupted: 0 of 1 blocks are measured and kept; run it again to go on\n"
+    assert (
+        said == "interrupted: 0 of 1 blocks are measured and kept; repeat the command to continue\n"
+    )
     wait_until(lambda: not any(alive(pid) for pid in machines))
 
 

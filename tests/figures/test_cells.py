@@ -94,7 +94,7 @@ def test_every_figure_fits_a_paper_and_says_its_caption(name: str, data: Dataset
     assert "Fixed: 1 job, overwrite extents, completions at each tick, libaio," in text
     assert "Cannot run here: 6.8." in text
     assert "6.1 (6.1.0-made-up, CFS), 6.12 (6.12.0-made-up, EEVDF)" in text
-    assert "not predictions of absolute IOPS" in text
+    assert "not absolute IOPS" in text
     assert "1 of 80 cells invalid" in text
 
 

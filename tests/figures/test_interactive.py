@@ -227,11 +227,11 @@ def test_a_wrong_window_or_lane_is_one_sentence(tmp_path: Path) -> None:
         timeline(trace, {"jbd2": "jbd2"})
     with pytest.raises(UserError, match="no regular expression"):
         timeline(trace, {"fio": "fio("})
-    with pytest.raises(UserError, match="its length must be positive"):
+    with pytest.raises(UserError, match="length of the window must be positive"):
         timeline(trace, LANES, window=0)
     with pytest.raises(UserError, match=r"is outside of .*, which lasts from"):
         timeline(trace, LANES, window=(10**9, 2 * 10**9))
-    with pytest.raises(UserError, match="no begin and end for the trace 'b'"):
+    with pytest.raises(UserError, match="begin and an end for the trace 'b'"):
         timeline({"b": trace}, LANES, window={"a": (0, 1)})
     with pytest.raises(UserError, match="without a trace"):
         timeline({}, LANES)
@@ -522,7 +522,7 @@ def test_a_browser_shows_hostile_names_as_names(browser: Browser, tmp_path: Path
 def test_a_window_without_an_event_or_with_too_many_has_a_page(tmp_path: Path) -> None:
     trace = turning(tmp_path)
     shown = timeline(trace, LANES, window=(115_000, 116_000))
-    assert shown.links == "turns.dat (nothing happens in it)"
+    assert shown.links == "turns.dat (no events in it)"
     whole = _recorded()
     shown = timeline(whole, LANES, window=whole.span)
     assert len(shown.links) + len(shown.inside) < 6e6

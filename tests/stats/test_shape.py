@@ -340,5 +340,5 @@ def test_a_mixture_and_a_treatment_without_an_order_are_refused() -> None:
     other = cells.assign(
         pathology="aio_migration", affinity="free", size=512, tuning="", integrity=""
     )
-    with pytest.raises(UserError, match="affinity is no number"):
+    with pytest.raises(UserError, match="affinity is not a number"):
         _find(other)

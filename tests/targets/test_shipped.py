@@ -241,13 +241,13 @@ def test_a_plan_holds_the_digests_and_its_files_come_from_the_cache(tmp_path: Pa
     kept = tmp_path / "cache" / "programs" / next(iter(burn.files.values()))
     kept.chmod(0o644)
     kept.write_bytes(b"")
-    with pytest.raises(CannotRunError, match="is missing or damaged: plan the measurement anew"):
+    with pytest.raises(CannotRunError, match="is missing or damaged"):
         list(program_entries(planned))
 
 
 @pytest.mark.parametrize("argv", [[], "sleep 5"])
 def test_a_command_line_is_a_list(argv: Any) -> None:
-    with pytest.raises(UserError, match="a program is a list"):
+    with pytest.raises(UserError, match="must be a list"):
         program(argv)
 
 
