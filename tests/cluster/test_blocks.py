@@ -129,7 +129,7 @@ def test_parts_travel_by_their_hashes(tmp_path: Path, monkeypatch: pytest.Monkey
     ("different", "sentence"),
     [
         ({"cluster": "host"}, r"tcp://HOST:PORT, not 'host'"),
-        ({"target": "local", "clock": "host"}, "leave --target away"),
+        ({"target": "local", "clock": "host"}, "omit --target"),
         ({"observed": ["all"]}, "cannot observe"),
     ],
 )

@@ -83,7 +83,7 @@ def test_papermill_measures_the_condition_that_it_is_given(root: Path, tmp_path:
     said = json.dumps(outputs)
     assert "in 1 boot, virtual time" in said
     # No claim is about this condition; no cell is invalid; no bar is left on red.
-    assert "Not asked" in said
+    assert "Not judged" in said
     assert "cells are valid" in said
     assert not any(output.get("name") == "stderr" for output in outputs)
 
