@@ -160,7 +160,7 @@ def _loaderless(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (_other_machine, "is for AARCH64, 64 bits, the guest is x86-64"),
+        (_other_machine, "is built for AARCH64, 64 bits, the guest is x86-64"),
         (_truncated, "is a damaged program"),
         (_lacking, "needs the library libc.so.7 (by tool), which is missing here"),
         (_loaderless, "needs the loader /lib64/ld-linux-x86-64.so.9, which is missing here"),
