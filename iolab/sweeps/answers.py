@@ -113,7 +113,7 @@ def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
 
 
 def instruments() -> list[Any]:
-    """Return the identity of what measures in virtual machines: QEMU, image, agent."""
+    """Return the identity of the instruments in virtual machines: QEMU, image, agent."""
     return [ensure_toolbox().identity(), ensure_image().digest, own_identity()]
 
 

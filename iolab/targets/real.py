@@ -201,7 +201,7 @@ class RealTarget(ABC):
         return list(map(foreign.line, said.splitlines()))
 
     def _idle_agent(self, folder: str, *words: str, wait: bool) -> str:
-        """Run the folder's agent as `agent` does; with `wait`, once no other one is at work."""
+        """Run the folder's agent as `agent` does; with `wait`, once no other one runs."""
         told = False
         while True:
             try:

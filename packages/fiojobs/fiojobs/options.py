@@ -105,7 +105,7 @@ LACKS = {
 
 
 def why_without_effect(option: str) -> str | None:
-    """Return why an option changes nothing of what is measured; None if it is passed on."""
+    """Return why an option has no effect on what is measured; None if it is passed on."""
     known = WITHOUT_EFFECT.get(option)
     return known or next((why for part, why in _FAMILIES if part.search(option)), None)
 
