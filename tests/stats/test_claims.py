@@ -261,7 +261,7 @@ def test_boots_that_agree_are_judged_only_where_so_many_cannot_agree_by_chance(
         assert found.verdict == "inconclusive"
         who = "both boots agree" if n == 2 else f"all {n} boots agree"
         assert found.reason.startswith(f"{who} to the last digit")
-        enough = int(found.reason.split()[-4])
+        enough = int(found.reason.split()[-3])
         assert 0.5**enough < (1 - confidence) / 2 <= 0.5 ** (enough - 1)
 
 
