@@ -85,7 +85,7 @@ def _space(folder: Path) -> Check:
     what = f"room in {folder}"
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(existing, os.W_OK):
-        return Check(what, False, "may not be written", f"chown {existing}")
+        return Check(what, False, "cannot be written", f"chown {existing}")
     free = shutil.disk_usage(existing).free
     fix = f"free {_NEEDED_BYTES / 1e9:.0f} GB on its disk"
     return _check(what, free >= _NEEDED_BYTES, f"{free / 1e9:.1f} GB free", fix)
@@ -169,7 +169,7 @@ def kernel_lines(status: KernelStatus) -> list[str]:
     if status.reason:
         return [f"{status.name:5} {status.state:13}{status.reason}"]
     document = kernel_document(status)
-    scheduler = document["scheduler"] or "scheduler not known before it was booted"
+    scheduler = document["scheduler"] or "scheduler unknown until it is booted"
     hz = f"{document['hz']} Hz" if document["hz"] else ""
     parts = [status.release, status.source, scheduler, document["preemption"], hz]
     lines = [f"{status.name:5} {status.state:13}{', '.join(part for part in parts if part)}"]
@@ -221,7 +221,7 @@ def _cached(name: str) -> Kernel:
     check_name(name)
     kernel = cached_kernel(name)
     if kernel is None:
-        raise UserError(f"kernel {name} is not in the cache: type iolab kernels fetch {name}")
+        raise UserError(f"kernel {name} is not in the cache: run iolab kernels fetch {name}")
     return kernel
 
 
@@ -254,6 +254,6 @@ def _told(kernel: Kernel, facts: Mapping[str, Any]) -> dict[str, str]:
 def _options(kernel: Kernel) -> dict[str, str]:
     if kernel.config is None:
         raise UserError(
-            f"the configuration of kernel {kernel.name} is not known: add it with its configuration"
+            f"kernel {kernel.name} has no known configuration: add it with its configuration"
         )
     return {name: foreign.line(value) for name, value in options_of(kernel.config).items()}

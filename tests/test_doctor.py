@@ -59,7 +59,7 @@ def test_a_kernel_is_listed_with_its_scheduler_preemption_and_features() -> None
     ]
     # Before it is booted, its configuration is known.
     (line,) = kernel_lines(status("old", None))
-    assert line.endswith("scheduler not known before it was booted, voluntary, 250 Hz")
+    assert line.endswith("scheduler unknown until it is booted, voluntary, 250 Hz")
     assert kernel_lines(KernelStatus("none", "unreachable", "no network")) == [
         "none  unreachable  no network"
     ]
@@ -96,7 +96,7 @@ def test_what_a_kernel_has_not_said_is_no_difference() -> None:
 
 
 def test_what_cannot_be_compared_is_one_sentence() -> None:
-    with pytest.raises(UserError, match=r"kernel 6\.1 is not in the cache: type iolab"):
+    with pytest.raises(UserError, match=r"kernel 6\.1 is not in the cache: run iolab"):
         differences("old", "6.1", {})
-    with pytest.raises(UserError, match="the configuration of kernel bare is not known"):
+    with pytest.raises(UserError, match="kernel bare has no known configuration"):
         differences("bare", "old", {})

@@ -36,7 +36,7 @@ __all__ = ["ExtraCommand", "app", "mail", "main"]
 
 
 class ExtraCommand(click.Command):
-    """A command by its name and its line of help; the extra has all else."""
+    """A command known by its name and its line of help; the extra has the rest."""
 
     def load(self) -> click.Command:
         """Return the extra's own command; raise CannotRunError if it is not there."""
@@ -71,8 +71,8 @@ _COMPLETION = "_IOLAB_COMPLETE"
 @click.option(
     "--newest",
     is_flag=True,
-    help="Take QEMU, guest image and kernels as this machine's mirror has them now, not those of "
-    "iolab's lock. The results carry other keys.",
+    help="Use the QEMU, guest image and kernels that this machine's mirror has now, not those of "
+    "iolab's lock. The results get other keys.",
 )
 @click.version_option(__version__, prog_name="iolab", message="%(prog)s %(version)s")
 def app(*, newest: bool) -> None:

@@ -23,25 +23,26 @@ _LEVELS = "NAME=LEVEL[,LEVEL...]"
 
 @click.command()
 @click.argument("job", metavar="'fio ...'|FILE")
-@click.option("--treatment", multiple=True, metavar=_LEVELS, help="What treated cells get.")
-@click.option("--vary", multiple=True, metavar=_LEVELS, help="What varies besides (repeatable).")
+@click.option("--treatment", multiple=True, metavar=_LEVELS, help="What to change (repeatable).")
+@click.option("--vary", multiple=True, metavar=_LEVELS, help="What else to vary (repeatable).")
 @click.option("--claim", "claims", multiple=True, help="Such as 'iops ratio < 0.9' (repeatable).")
 @kernels_option("Kernel to boot (repeatable); by default 6.1.")
-@click.option("--boots", type=int, help="Boots of each kernel; by default what decides a claim.")
-@click.option("--cpus", type=int, default=1, show_default=True, help="Of the virtual machine.")
-@click.option("--as-asked", is_flag=True, help="Run for the job's own times, or to its end.")
-@click.option("--no-record", is_flag=True, help="Trace nothing: nobody is seen to preempt.")
-@click.option("--dry-run", is_flag=True, help="Only show how the job is understood.")
+@click.option("--boots", type=int, help="Boots of each kernel; by default enough for a verdict.")
+@click.option("--cpus", type=int, default=1, show_default=True, help="CPUs of the guest.")
+@click.option("--as-asked", is_flag=True, help="Run for as long as the job asks, or to its end.")
+@click.option("--no-record", is_flag=True, help="Record no trace, and do not show preemptions.")
+@click.option("--dry-run", is_flag=True, help="Only show how iolab understands the job.")
 @click.option("--page", type=PATH, help="Write the answer as a page, NAME.html.")
 @root_option
 @json_option
 def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Measure a fio job with and without a treatment.
 
-    The job is a command line, options, or a job file, as it is. A treatment is a file of its cgroup
-    (cpu.weight=1000), an option of fio (iodepth=32), a kernel setting, a scheduler feature, the
-    I/O scheduler; the how-to about jobs lists them all. The answer has the translation of the job,
-    the ratio treated to untreated with its interval, the claims' verdicts, and who preempts whom.
+    The job is a command line, its options, or an unchanged job file. A treatment is a file of its
+    cgroup (cpu.weight=1000), an option of fio (iodepth=32), a kernel setting, a scheduler feature
+    or the I/O scheduler; the how-to about jobs lists them all. The answer shows how iolab
+    translated the job, the ratio treated/untreated with its interval, the claims' verdicts, and who
+    preempts whom.
     """
     given = {
         "fio": str(Path(job).resolve()) if Path(job).is_file() else job,
@@ -52,7 +53,7 @@ def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
         **({"as_asked": True} if options["as_asked"] else {}),
     }
     if not given["treatment"]:
-        raise UserError("name what treated cells get: --treatment cpu.weight=1000")
+        raise UserError("give a treatment, such as --treatment cpu.weight=1000")
     if dry_run:
         from iolab.experiment import question
 
@@ -119,7 +120,7 @@ def _show_translation(asked: Pathology, *, as_json: bool) -> None:
     elif rows:
         print_table(rows, ("section", "option", "asked", "measured", "why"))
     else:
-        echo("the job is measured as it is")
+        echo("iolab measures the job unchanged")
 
 
 def _show_preemptions(found: Comparison) -> None:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from iolab.sweeps.answers import JudgedTree
     from iolab.sweeps.bisect import Step
 
-_INTERRUPTED = "interrupted; what was judged is kept, and the same command goes on from there"
+_INTERRUPTED = "interrupted; all verdicts are kept, and the same command continues from there"
 
 
 @click.command()
 @click.argument("commits", nargs=-1, required=True, metavar="GOOD [BAD] CLAIM|EXPRESSION")
 @click.option("--tree", type=PATH, required=True, help="Git repository of a kernel.")
-@click.option("--config", type=PATH, help="A whole configuration instead of iolab's small one.")
-@click.option("--fixed", is_flag=True, help="GOOD is bad and BAD is good: what fixed it?")
+@click.option("--config", type=PATH, help="Kernel configuration to use instead of iolab's.")
+@click.option("--fixed", is_flag=True, help="Find the fix: GOOD is bad, and BAD is good.")
 @click.option(
     "--patches", type=PATH, help="Judge GOOD, then each patch of this folder on top of it."
 )
@@ -42,10 +42,11 @@ _INTERRUPTED = "interrupted; what was judged is kept, and the same command goes 
 def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Find the commit between GOOD and BAD that changed the answer.
 
-    The ends are judged first. Commits that do not compile or boot are passed over. The commit that
-    is found is verified: its parent, and BAD without it. With --why the report also has what the
-    commit costs, function by function, and which of the kernel's switches matter. An interrupted
-    search goes on when it is started again. The work tree is left as it is.
+    bisect judges both ends first, and skips commits that do not compile or boot. To verify the
+    commit that it finds, it judges the commit's parent, and BAD without the commit. With --why the
+    report also shows what the commit costs, function by function, and which of the kernel's
+    switches matter. To continue an interrupted search, run the same command again. The work tree
+    stays unchanged.
 
     Building a kernel runs the tree's code as you: bisect only trees that you trust, or in a
     container.
@@ -127,9 +128,9 @@ def _judge_series(judged: JudgedTree, base: str, folder: Path, *, as_json: bool)
     "interventions",
     multiple=True,
     metavar="NO_FEATURE|NAME=VALUE",
-    help="Try this alone (repeatable); by default whatever the kernel offers.",
+    help="Switch to try (repeatable); by default every switch of the kernel.",
 )
-@click.option("--boots", type=int, default=8, show_default=True, help="Boots that confirm.")
+@click.option("--boots", type=int, default=8, show_default=True, help="Boots per confirmation.")
 @target_option
 @jobs_option
 @root_option
@@ -137,9 +138,9 @@ def _judge_series(judged: JudgedTree, base: str, folder: Path, *, as_json: bool)
 def why(as_json: bool, **options: Any) -> None:
     """Find the switch of a kernel that is the cause.
 
-    The kernel is booted and asked for its switches: features of the scheduler, preemption models,
-    settings, timers, CPUs. Each is tried alone in two boots; those that matter are confirmed in
-    fresh boots. A switch may be several at once: NO_DELAY_DEQUEUE+preempt=full.
+    iolab boots the kernel and lists its switches: features of the scheduler, preemption models,
+    settings, timers, CPUs. It tries each alone in two boots, and confirms those that matter in
+    fresh boots. Use + to try several together: NO_DELAY_DEQUEUE+preempt=full.
     """
     from iolab.cli.progress import SweepProgress
     from iolab.report.attribution import attribution_text

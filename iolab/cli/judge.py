@@ -60,7 +60,7 @@ class JudgingCommand(click.Command):
         except Exception as error:
             # Python would exit with 1, which is a verdict.
             traceback.print_exc()
-            raise AbortError(f"this is a fault of iolab's: {error!r}") from error
+            raise AbortError(f"this is a bug in iolab: {error!r}") from error
 
 
 @click.command(cls=JudgingCommand)
@@ -71,8 +71,8 @@ class JudgingCommand(click.Command):
     shell_complete=complete_kernel,
     help="Kernel to boot, or a source tree to build one from.",
 )
-@click.option("--commit", help="What to build of a git repository; by default the work tree as is.")
-@click.option("--config", type=PATH, help="A whole configuration instead of iolab's small one.")
+@click.option("--commit", help="Commit to build; by default the git work tree as it is.")
+@click.option("--config", type=PATH, help="Kernel configuration to use instead of iolab's.")
 @click.option("--fixed", is_flag=True, help="Swap 0 and 1: look for the commit that fixed it.")
 @click.option(
     "--lock",
@@ -80,7 +80,7 @@ class JudgingCommand(click.Command):
     default=Path("iolab.lock"),
     help="File of the expected answers; by default ./iolab.lock.",
 )
-@click.option("--update", is_flag=True, help="Write the answers to the lock, as expected.")
+@click.option("--update", is_flag=True, help="Write the answers to the lock as the expected ones.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
@@ -93,22 +93,22 @@ class JudgingCommand(click.Command):
     "form",
     type=click.Choice(["text", "ktap", "junit"]),
     default="text",
-    help="What is printed: lines, or a test report.",
+    help="Output: lines of text, or a test report.",
 )
 @json_option
 def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) -> int:
     """Judge a kernel by its exit code: 0 good, 1 bad.
 
-    125 means that it cannot be tested; 128 and above, that nothing was judged.
+    125 means that the kernel cannot be tested; 128 and above mean that nothing was judged.
 
-    A claim says what is wrong: where it holds, the kernel is bad. An expression says what is right,
+    A claim describes a fault: a kernel is bad if it holds. An expression describes a good kernel,
     such as 'dio_kworker: iops ratio at weight=9600 > 0.9', or '... within 5% of 6.12'.
 
     The codes are those of `git bisect run`: git bisect run iolab judge CLAIM --kernel .
 
-    Without a question, those of iolab.lock are judged, and good is what gives the expected verdict
-    and value. With --kernel, that kernel is asked instead of the lock's. Of several questions, one
-    bad answer is bad.
+    Without a question, iolab judges those in iolab.lock; a kernel is good if it gives the expected
+    verdict and value. --kernel replaces the lock's kernels. With several questions, one bad answer
+    makes the kernel bad.
 
     Building a kernel runs the tree's code as you: judge only trees that you trust, or in a
     container.
@@ -164,13 +164,13 @@ def _check(
 ) -> None:
     """Check that the options go together."""
     if questions and kernel is None:
-        raise UserError("Missing option '--kernel': name the kernel that is asked")
+        raise UserError("Missing option '--kernel': name the kernel to judge")
     if as_json and form != "text":
-        raise UserError(f"--json and --format {form} are two documents: choose one")
+        raise UserError(f"--json and --format {form} exclude each other: choose one")
     if tolerance is not None and not update:
-        raise UserError("--tolerance is for --update; an entry of the lock has its own")
+        raise UserError("--tolerance needs --update: an entry of the lock has its own")
     if fixed and (update or not questions):
-        raise UserError("--fixed is for a question; a lock has the verdict that it expects")
+        raise UserError("--fixed needs a question: a lock has the verdict that it expects")
 
 
 def _cases(questions: tuple[str, ...], kernel: str | None, lock: Path) -> list[Case]:

@@ -27,9 +27,9 @@ _LAST_PORT = 65535
 def lab(arguments: tuple[str, ...]) -> None:
     """Open JupyterLab on the notebooks.
 
-    In a clone they are its own; elsewhere those that ./notebooks lacks are copied there first.
-    Other arguments, such as --no-browser or --port 9999, are JupyterLab's. Without a browser it
-    prints the address to open.
+    In a clone these are the clone's own notebooks. Elsewhere iolab first copies missing ones to
+    ./notebooks. Other arguments, such as --no-browser or --port 9999, go to JupyterLab. Without a
+    browser it prints the address to open.
     """
     _check_port(arguments)
     root = CHECKOUT or Path.cwd()
@@ -60,7 +60,7 @@ def _check_port(arguments: Sequence[str]) -> None:
             except OSError as error:
                 reason = "in use" if error.errno == errno.EADDRINUSE else error.strerror
                 raise UserError(
-                    f"port {port} cannot be used ({reason}): choose another, or leave --port away"
+                    f"port {port} cannot be used ({reason}): choose another, or omit --port"
                 ) from error
 
 

@@ -18,7 +18,7 @@ from iolab_base.errors import IolabError, UserError
 if TYPE_CHECKING:
     from icountvm.kernels import Kernel
 
-_INTERRUPTED = "interrupted; what was compiled is kept, and the next build goes on from there"
+_INTERRUPTED = "interrupted; compiled files are kept, and the next build continues from there"
 
 
 @click.command()
@@ -26,13 +26,13 @@ _INTERRUPTED = "interrupted; what was compiled is kept, and the next build goes 
     "--target", default="local", show_default=True, help="local, or ssh://user@host[:port]."
 )
 @click.option("--show", is_flag=True, help="Only show what would be restored.")
-@click.option("--wait", is_flag=True, help="Wait for the end of a run that is at work there.")
+@click.option("--wait", is_flag=True, help="Wait until a run in progress there has ended.")
 @json_option
 def restore(target: str, *, show: bool, wait: bool, as_json: bool) -> None:
     """Restore a real machine's settings.
 
-    A run that was killed may have left some changed; its journal says which. Beside a run at work
-    nothing is restored: one sentence says which process that is, since when, and how to stop it.
+    A killed run may leave settings changed; its journal lists them. iolab restores nothing while a
+    run is in progress: it names the process, says when it began, and how to stop it.
     """
     from iolab.targets import real_target
 
@@ -44,7 +44,7 @@ def restore(target: str, *, show: bool, wait: bool, as_json: bool) -> None:
     for line in lines:
         echo(line)
     if not lines:
-        echo("nothing was left changed")
+        echo("there is nothing to restore")
 
 
 @click.command()
@@ -81,21 +81,21 @@ def doctor(as_json: bool) -> None:
     nargs=2,
     metavar="A B",
     shell_complete=complete_kernel,
-    help="Show in what two kernels differ: scheduler, preemption model, configuration.",
+    help="Show how two kernels differ: scheduler, preemption model, configuration.",
 )
 @json_option
 @click.pass_context
 def kernels(context: click.Context, diff: tuple[str, str] | None, as_json: bool) -> None:
     """List, compare, add, build or fetch kernels.
 
-    Without a command, each kernel is listed as cached, fetchable or unreachable, with its
-    preemption model and HZ, and what it said of its scheduler when it was booted.
+    Without a command, iolab lists each kernel as cached, fetchable or unreachable, with its
+    preemption model, HZ, and the scheduler that it reported when it was booted.
     """
     if context.invoked_subcommand is not None:
         if diff:
-            raise UserError(f"--diff compares kernels: leave {context.invoked_subcommand} away")
+            raise UserError(f"--diff takes no command: omit {context.invoked_subcommand}")
         if as_json:
-            raise UserError(f"--json goes behind {context.invoked_subcommand}")
+            raise UserError(f"put --json after {context.invoked_subcommand}")
         return
     if diff:
         _show_differences(*diff, as_json=as_json)
@@ -145,9 +145,9 @@ def kernels_add(name: str, files: tuple[Path, ...], as_json: bool) -> None:
 
 @kernels.command("build")
 @click.argument("tree", type=PATH)
-@click.option("--name", help="Name for it; by default its release and the commit.")
-@click.option("--config", type=PATH, help="A whole configuration instead of iolab's small one.")
-@click.option("--commit", help="What to build of a git repository; by default the work tree as is.")
+@click.option("--name", help="Name of the kernel; by default its release and the commit.")
+@click.option("--config", type=PATH, help="Kernel configuration to use instead of iolab's.")
+@click.option("--commit", help="Commit to build; by default the git work tree as it is.")
 @json_option
 def kernels_build(
     tree: Path, name: str | None, config: Path | None, commit: str | None, as_json: bool
@@ -155,7 +155,7 @@ def kernels_build(
     """Build a kernel from the source TREE.
 
     TREE is a git work tree or bare repository, a tarball, a linux-source package, or a folder. It
-    is left as it is: files are compiled in iolab's cache, and the next build compiles only what
+    stays unchanged: iolab compiles files in its cache, and the next build compiles only what
     changed.
 
     Building a kernel runs the tree's code as you, without your environment: build only trees that
@@ -178,7 +178,7 @@ def kernels_build(
         )
         return
     if built.absent:
-        echo(f"not in this tree: {', '.join(built.absent)}")
+        echo(f"options that this tree lacks: {', '.join(built.absent)}")
     took = f"{built.files} files in {built.seconds:.0f} s, {built.options} options on"
     echo(f"kernel {built.kernel.name} is {built.kernel.release} ({built.title}); compiled {took}")
 

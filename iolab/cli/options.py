@@ -142,9 +142,9 @@ PATH = click.Path(path_type=Path)
 pathologies_argument = click.argument(
     "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
 )
-jobs_option = click.option("--jobs", type=int, help="Virtual machines side by side.")
+jobs_option = click.option("--jobs", type=int, help="How many virtual machines run at once.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-root_option = click.option("--root", type=PATH, default=runs_dir, help="Folder of the results.")
+root_option = click.option("--root", type=PATH, default=runs_dir, help="Folder for the results.")
 target_option = click.option(
     "--target", default="vm", show_default=True, help="vm, local, or ssh://user@host."
 )
@@ -164,7 +164,7 @@ _OPTIONS = (
         default="quick",
         show_default=True,
         shell_complete=complete_profile,
-        help="How much is measured; see below.",
+        help="How much to measure; see below.",
     ),
     kernels_option("Kernel instead of the profile's (repeatable)."),
     click.option(
@@ -203,7 +203,7 @@ _OPTIONS = (
         help="Profile observed cells by task and function only, without callers: cheaper.",
     ),
     click.option("--boots", type=int, help="Boots of each kernel instead of the profile's."),
-    click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs."),
+    click.option("--seed", type=int, default=0, help="Seed for the orders of cells and for jobs."),
     root_option,
 )
 
@@ -298,5 +298,5 @@ def _levels(factor: Factor) -> str:
     if isinstance(factor, IntegerFactor):
         return f"{factor.low}-{factor.high}"
     if isinstance(factor, InterventionFactor):
-        return "none, a scheduler's feature (NO_DELAY_DEQUEUE), NAME=VALUE; joined by +"
+        return "none, a scheduler feature (NO_DELAY_DEQUEUE) or NAME=VALUE; + joins several"
     return ", ".join(factor.levels)

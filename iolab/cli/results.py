@@ -38,13 +38,13 @@ _CLAIMS = ("pathology", "kernel", "claim", "kind", "verdict", "published", "rule
 def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_json: bool) -> None:
     """Write the cells of a sweep.
 
-    FOLDER holds its tables. Standard output gets CSV, with --json a list of cells, with --canonical
-    a line of JSON per cell. With --pyperf it gets the names of the archives: for each kernel one of
-    the control, and one for each level of the treatment.
+    FOLDER holds the sweep's tables. The output is CSV; with --json a list of cells; with
+    --canonical a line of JSON for each cell. --pyperf prints the names of the archives: for each
+    kernel one for the control, and one for each level of the treatment.
     """
     if canonical and (pyperf is not None or as_json):
         other = "--json" if pyperf is None else "--pyperf"
-        raise UserError(f"--canonical and {other} are two forms of export: name one")
+        raise UserError(f"--canonical and {other} exclude each other: choose one")
     if pyperf is not None:
         from iolab.report.summary import write_archives
         from iolab.store.dataset import load
@@ -78,7 +78,7 @@ def export(folder: Path, canonical: bool, pyperf: Path | None, root: Path, as_js
 def verdicts(folders: tuple[Path, ...], claims: bool, as_json: bool) -> None:
     """Show which claims hold on which kernel.
 
-    FOLDERS hold the tables of sweeps; without any, the reference data are judged.
+    FOLDERS hold the tables of sweeps; without one, iolab judges the reference data.
     """
     import pandas as pd
 
@@ -111,9 +111,9 @@ def _texts(table: pd.DataFrame) -> list[dict[str, str]]:
 
 @click.command()
 @click.argument("file", type=PATH)
-@click.option("--perfetto", type=PATH, help="Write it for Perfetto's UI, as this file.")
-@click.option("--from", "begin_s", type=float, help="Perfetto: seconds after the first event.")
-@click.option("--to", "end_s", type=float, help="Perfetto: seconds after the first event.")
+@click.option("--perfetto", type=PATH, help="Write it to this file for Perfetto's UI.")
+@click.option("--from", "begin_s", type=float, help="Perfetto: begin, in s after the first event.")
+@click.option("--to", "end_s", type=float, help="Perfetto: end, in s after the first event.")
 @click.option("--parquet", type=PATH, help="Write one table per event to this folder.")
 @json_option
 def trace(
@@ -127,10 +127,10 @@ def trace(
 ) -> None:
     """Summarize or export a trace: a trace.dat, or its report.
 
-    --from and --to choose the window that is written for Perfetto; by default it is everything.
+    --from and --to limit what --perfetto writes; by default it writes everything.
     """
     if perfetto is None and (begin_s is not None or end_s is not None):
-        raise UserError("--from and --to are the window of --perfetto: name its file")
+        raise UserError("--from and --to need --perfetto FILE")
     from tracedat import perfetto_bytes, read, write_parquet
 
     contents = read(file)
@@ -143,7 +143,7 @@ def trace(
         print_json(_trace_document(contents, perfetto, parquet))
         return
     info = contents.info
-    text = f"text, {info.options.get('unread', 0)} lines are no events"
+    text = f"text, {info.options.get('unread', 0)} lines are not events"
     form = f"version {info.version}, {info.compression}" if info.version else text
     echo(f"{form}, {info.cpus} CPUs, {info.clock} clock")
     if any(contents.events.values()):
@@ -167,7 +167,7 @@ def _window(trace: Trace, begin_s: float | None, end_s: float | None) -> tuple[i
     # Written so that NaN is refused, too.
     if not 0 <= begin_s < min(end_s, length_s):
         raise UserError(
-            f"--from {begin_s:g} --to {end_s:g} is no window of {trace.path}, which lasts "
+            f"--from {begin_s:g} --to {end_s:g} is not a window of {trace.path}, which lasts "
             f"{length_s:g} s"
         )
     # The last event is in the window that ends with it.
@@ -194,7 +194,7 @@ def _trace_document(trace: Trace, perfetto: Path | None, parquet: Path | None) -
     "--against",
     multiple=True,
     metavar="CELL",
-    help="Show the difference to this cell, per I/O; once for each CELL.",
+    help="Show the difference from this cell, per I/O (once for each CELL).",
 )
 @click.option("--flame", type=PATH, help="Write an interactive flame graph (HTML).")
 @click.option("--collapsed", type=PATH, help="Write collapsed stacks.")
@@ -218,10 +218,10 @@ def profile(
 ) -> None:
     """Show where the instructions of observed CELLS went.
 
-    A cell is named as in the column `cell` of `iolab export`; without one, the observed cells are
-    listed. Several cells, each with an --against, are the boots of one comparison, of two
-    conditions or two kernels: the differences then have an interval. The tables show the costliest
-    functions; --json gives all of them.
+    Name a CELL as the column `cell` of `iolab export` does; without one, iolab lists the observed
+    cells. Several cells, each with an --against, are the boots of one comparison of two conditions
+    or two kernels; the differences then have an interval. The tables show the costliest functions;
+    --json prints all of them.
     """
     from guestprof.schedule import switch_chain, tell_switches
     from guestprof.schedule import switches as switches_of
@@ -239,10 +239,10 @@ def profile(
     if against and len(against) != len(cells):
         raise UserError(f"{len(cells)} cells need as many --against, not {len(against)}")
     if switches and (against or len(cells) > 1):
-        raise UserError("--switches is of one cell: name one, and no --against")
+        raise UserError("--switches takes one cell, and no --against")
     if len(cells) > 1 and (not against or wanted):
         what = ", ".join(f"--{name}" for name in wanted) or "a table without --against"
-        raise UserError(f"{what} is of one cell: name one, not {len(cells)}")
+        raise UserError(f"{what} takes one cell, not {len(cells)}")
     check_outputs(wanted.values(), [root])
     profiles = [store.profile(name) for name in cells]
     others = [store.profile(name) for name in against]

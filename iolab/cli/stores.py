@@ -33,7 +33,7 @@ _WORDS = {
     "damaged": "DAMAGED",
     "refused": "refused",
     "other format": "another iolab's",
-    "unknown": "not known here",
+    "unknown": "unknown here",
 }
 
 
@@ -45,8 +45,8 @@ _WORDS = {
 def status(*, as_json: bool, **options: Any) -> None:
     """Show what a sweep has measured, and what is missing.
 
-    It takes the options of the sweep. A block counts if this iolab's agent measured it. Nothing is
-    booted or measured, and no kernel is fetched.
+    It takes the options of the sweep. A block counts if the agent of this iolab measured it.
+    Nothing is booted or measured, and no kernel is fetched.
     """
     from iolab.sweeps.preview import sweep_status
 
@@ -62,7 +62,7 @@ def status(*, as_json: bool, **options: Any) -> None:
     if missing:
         echo(f"{missing} blocks are missing, about {rough_duration(left)}")
     else:
-        echo("all is measured")
+        echo("all blocks are measured")
 
 
 def _row(row: SweepStatus) -> dict[str, str]:
@@ -86,7 +86,7 @@ def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
     """Take the blocks of other stores into one.
 
     FOLDER holds a store (raw), for example of another machine. Each block is compared with its
-    SHA-256 first. A block that is there already stays; one with other bytes is named.
+    SHA-256 first. Blocks that the store has stay; iolab names those whose bytes differ.
 
     Exit code 1: a block was left out, or differs in virtual time.
     """
@@ -122,7 +122,7 @@ def _show_merged(source: Path, merged: Merged) -> None:
         echo(f"left out  block {state.name}: {state.state}: {state.reason}")
     for key, names in merged.different.items():
         echo(f"differs   block {key[:16]}: {', '.join(names)}")
-    echo(f"{source}: {len(merged.taken)} taken, {len(merged.same)} were there")
+    echo(f"{source}: {len(merged.taken)} taken, {len(merged.same)} already there")
 
 
 def _merged_document(source: Path, merged: Merged) -> dict[str, object]:
@@ -140,21 +140,21 @@ def _merged_document(source: Path, merged: Merged) -> dict[str, object]:
 
 @click.command()
 @click.argument("folder", type=PATH, default=runs_dir)
-@click.option("--unused", is_flag=True, help="With blocks that no sweep's tables are made of.")
-@click.option("--delete", is_flag=True, help="Remove what is listed.")
+@click.option("--unused", is_flag=True, help="Also list blocks that no sweep's tables use.")
+@click.option("--delete", is_flag=True, help="Remove the listed files.")
 @json_option
 def gc(folder: Path, *, unused: bool, delete: bool, as_json: bool) -> None:
-    """Show what a folder of results can do without.
+    """List what can be removed from a folder of results.
 
-    That is: plans of measured blocks, blocks that were set aside, profiles and kept tables without
-    a block. Blocks of an interrupted sweep are not among them unless --unused is given.
+    These are plans of measured blocks, blocks that were set aside, and profiles and cached tables
+    without a block. Blocks of an interrupted sweep are listed only with --unused.
     """
     from iolab.store.upkeep import find_garbage, remove_garbage
     from iolab.sweeps.measure import store_locked
 
     root = folder.resolve()
     if not (root / RAW).is_dir():
-        raise UserError(f"{root} holds no store: there is no folder raw in it")
+        raise UserError(f"{root} holds no store: it has no folder raw")
     with lines_shown(note), store_locked(root):
         found = find_garbage(root, unused=unused)
         if delete:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from iolab.sweeps.request import Request
     from iolab.sweeps.sweep import Outcome
 
-_INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes on"
+_INTERRUPTED = "interrupted; measured blocks are kept, and the next sweep measures the rest"
 
 
 @click.command(cls=SelectionCommand)
@@ -44,7 +44,7 @@ _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes 
     multiple=True,
     metavar="NAME|FILE",
     shell_complete=complete_pathology,
-    help="Pathology to measure, by name or by the file that defines it (repeatable); all if none.",
+    help="Pathology, by name or by the file that defines it (repeatable); by default all.",
 )
 @click.option(
     "--target",
@@ -54,23 +54,22 @@ _INTERRUPTED = "interrupted; what was measured is kept, and the next sweep goes 
 )
 @click.option("--directory", help="Real machines: measure on files made in this folder.")
 @click.option("--destroy", metavar="/dev/...", help="Real machines: measure on this disk.")
-@click.option("--serial", help="The disk's serial number: what is on it may be lost.")
-@click.option("--make", type=click.Choice(MADE), help="Real machines: measure on such a device.")
+@click.option("--serial", help="Serial number of --destroy: confirms the loss of its data.")
+@click.option("--make", type=click.Choice(MADE), help="Real machines: make this device.")
 @click.option("--clock", help="virtual or host; by default virtual in virtual machines.")
 @jobs_option
 @click.option(
     "--cluster",
     default="",
     metavar="tcp://HOST:PORT",
-    help="Measure on the workers of this scheduler of Dask.",
+    help="Measure on the workers of this Dask scheduler.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be measured.")
 @json_option
 def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
-    """Measure, and write up.
+    """Measure, and write tables, pages and figures.
 
-    Blocks in the store are kept, the others are measured. Then tables, pages and figures are made.
-    Progress goes to standard error.
+    Blocks that the store has are not measured again. Progress goes to standard error.
     """
     request = request_of(options, place=_place(options))
     if dry_run:
@@ -86,9 +85,9 @@ def sweep(as_json: bool, dry_run: bool, **options: Any) -> None:
 def plan(as_json: bool, **options: Any) -> None:
     """Show what a sweep would measure.
 
-    That is: its factors, kernels, boots, cells and traces in virtual machines, what cannot run
-    here, and how long it takes. FILE defines a pathology. Nothing is booted, fetched or measured.
-    It is short for `iolab sweep --dry-run`.
+    It prints factors, kernels, boots, cells and traces in virtual machines, what cannot run here,
+    and how long the sweep takes. FILE defines a pathology. Nothing is booted, fetched or measured.
+    The command is short for `iolab sweep --dry-run`.
     """
     _show_plan(request_of(options), as_json=as_json)
 
@@ -108,26 +107,26 @@ def _run(request: Request, *, as_json: bool) -> None:
         if first:
             echo(f"\nopen {first}")
     if any(outcome.failed for outcome in outcomes):
-        raise IolabError("some of it failed; what was measured is kept, and the next sweep goes on")
+        raise IolabError("parts of it failed; measured blocks are kept: run the sweep again")
 
 
 def _place(options: dict[str, Any]) -> Place:
     if options["directory"] and options["destroy"]:
-        raise UserError("--directory and --destroy are two places to measure on: name one")
+        raise UserError("--directory and --destroy exclude each other: choose one")
     if options["serial"] is not None and not options["destroy"]:
-        raise UserError("--serial is of the disk that --destroy names")
+        raise UserError("--serial needs --destroy: it identifies that disk")
     made = options["make"]
     if made and options["destroy"]:
-        raise UserError("--make makes what is measured on, --destroy names it: choose one")
+        raise UserError("--make and --destroy exclude each other: choose one")
     if made == "loop" and not options["directory"]:
-        raise UserError("--make loop needs --directory: the folder of the file behind the device")
+        raise UserError("--make loop needs --directory, a folder for the device's file")
     if made in ("zram", "brd") and options["directory"]:
-        raise UserError(f"--make {made} is in memory: leave --directory away")
+        raise UserError(f"--make {made} stores nothing in a folder: omit --directory")
     directory = options["directory"]
     if directory and options["target"] == "local":
         directory = str(Path(directory).resolve())
     if directory and not directory.startswith("/"):
-        raise UserError(f"--directory on another machine is a whole path, not {directory!r}")
+        raise UserError(f"--directory on another machine is an absolute path, not {directory!r}")
     return Place(directory, options["destroy"], options["serial"], made)
 
 
@@ -229,9 +228,9 @@ def _show_preview(preview: PathologyPreview, jobs: int) -> None:
 def decide(as_json: bool, **options: Any) -> None:
     """Decide every primary claim from the fewest boots.
 
-    The claims' conditions are measured beside their controls in three boots. What these do not
-    decide gets three more; the levels of both looks make up for looking twice. Pages, maps and
-    secondary claims are of `iolab sweep`.
+    iolab measures each claim's condition beside its control in three boots. A claim that stays open
+    gets three more; the confidence levels account for looking twice. For pages, maps and secondary
+    claims use `iolab sweep`.
     """
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.decide import decide as decided
@@ -274,22 +273,22 @@ def _show_decisions(found: Decisions) -> None:
 @click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs.")
 @target_option
 @jobs_option
-@click.option("--check", is_flag=True, help="Only check that each entry is whole.")
+@click.option("--check", is_flag=True, help="Only check that each entry is complete.")
 @root_option
 @json_option
 def atlas(*, names: tuple[str, ...], check: bool, as_json: bool, **options: Any) -> None:
     """Measure public reports of slow I/O.
 
-    Without a NAME, all of the atlas: the five reports of iolab, then the files in atlas/, of at
-    most 40 lines each. A FILE is an entry of your own. Each report gets a page, a mail and a
-    reproducer; one index leads to them.
+    Without a NAME, iolab measures the whole atlas: its own five reports, then the files in atlas/,
+    of at most 40 lines each. FILE is an entry of your own. Each report gets a page, a mail and a
+    reproducer; one index links to them.
     """
     from iolab.sweeps.atlas import entries
 
     wanted = entries(names)
     if check:
         for entry in wanted:
-            echo(f"{entry.name}: whole")
+            echo(f"{entry.name}: complete")
         return
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.atlas import run_atlas

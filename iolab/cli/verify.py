@@ -28,13 +28,13 @@ _SEEDS = 1 << 32
 
 @click.command()
 @click.argument("folders", type=PATH, nargs=-1)
-@click.option("--blocks", type=int, default=2, show_default=True, help="How many blocks.")
-@click.option("--seed", type=int, help="Draw the blocks that this seed draws; else at random.")
-@kernels_option("Only blocks on it (repeatable).")
+@click.option("--blocks", type=int, default=2, show_default=True, help="Blocks to measure.")
+@click.option("--seed", type=int, help="Seed for drawing the blocks; by default random.")
+@kernels_option("Only blocks on this kernel (repeatable).")
 @click.option(
     "--anyway",
     is_flag=True,
-    help="Measure although another agent, image, QEMU or kernel did, and compare the values.",
+    help="Measure even if the agent, image, QEMU or kernel differs, and compare the values.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show which blocks are drawn.")
 @json_option
@@ -51,13 +51,13 @@ def verify(
 ) -> None:
     """Measure random blocks again and compare bytes.
 
-    FOLDERS hold the tables of sweeps in virtual time; without any, the reference data are verified.
-    A block is one boot. The SHA-256 of everything that the agent records of each of its cells, its
-    traces, and its rows of the tables must come out again. Nothing of it is kept.
+    FOLDERS hold the tables of sweeps in virtual time; without one, iolab verifies the reference
+    data. A block is one boot. The SHA-256 of each cell's record, the traces, and the rows of the
+    tables must be the stored ones. iolab does not keep what it measures.
 
-    Exit code 0: all is the same; 1: something differs; 2: the data are damaged; 3: no kernel can be
-    had; 4: nothing can be compared, because another agent, image, QEMU or kernel measured the data,
-    or because they carry no hashes.
+    Exit code 0: everything is the same; 1: something differs; 2: the data are damaged; 3: no kernel
+    is available; 4: nothing can be compared, because another agent, image, QEMU or kernel measured
+    the data, or because they carry no hashes.
     """
     from iolab.sweeps.verify import choose_blocks, read_sources
 
@@ -135,7 +135,7 @@ def _judge(done: Sequence[CheckedBlock]) -> None:
         raise IolabError(f"{failed} of {len(done)} blocks could not be measured")
     if not compared:
         raise NothingComparedError(
-            "no bytes were compared: the blocks were measured on something else"
+            "no bytes were compared: another agent, image, QEMU or kernel measured the blocks"
         )
 
 
@@ -192,9 +192,9 @@ def _lines(checked: CheckedBlock) -> Iterator[str]:
 
 def _difference(cell: CheckedCell) -> str:
     """Return how a cell differs from the stored one."""
-    parts = ["the same bytes were recorded" if cell.same_bytes else "other bytes were recorded"]
+    parts = ["the recorded bytes are the same" if cell.same_bytes else "the recorded bytes differ"]
     if cell.same_trace is False:
-        parts.append("its trace is another")
+        parts.append("its trace differs")
     shown = [_shown(name, **values) for name, values in cell.different.items()]
     if not shown:
         parts.append("the tables are the same")

@@ -109,7 +109,7 @@ class Change:
 
     @property
     def of_a_boot(self) -> bool:
-        """Whether it is fixed for a whole boot."""
+        """Whether it stays the same for a whole boot."""
         return not {_CPUS, _KERNEL}.isdisjoint(self.names) or any(
             self.names == (INTERVENTION,) and boot_part(level) for level in self.levels
         )
@@ -182,10 +182,10 @@ def _rank(name: str) -> int:
 
 
 def changes(given: Mapping[str, object]) -> list[Change]:
-    """Return the one change of a treatment; several names change together, with one level each."""
+    """Return the change of a treatment; several names change together, with one level each."""
     levels = {name: _levels(name, value) for name, value in given.items()}
     if not levels:
-        raise UserError("the treatment is empty: name what is changed, such as cpu.weight")
+        raise UserError("the treatment is empty: name what to change, such as cpu.weight")
     if len(levels) == 1:
         return [Change(tuple(levels), {}, next(iter(levels.values())))]
     several = [name for name, of_one in levels.items() if len(of_one) > 1]
@@ -196,14 +196,14 @@ def changes(given: Mapping[str, object]) -> list[Change]:
         )
     together = {name: of_one[0] for name, of_one in levels.items()}
     if _KERNEL in together or boot_part(together.get(INTERVENTION)):
-        raise UserError("another kernel, or another boot of it, is a treatment alone")
+        raise UserError("a kernel or a boot option must be the only change of a treatment")
     return [Change(tuple(levels), together, (_TOGETHER,))]
 
 
 def _levels(name: str, given: object) -> tuple[_Level, ...]:
     if name == _ANTAGONIST:
         if given is not True:
-            raise UserError("the treatment antagonist is True: give what runs as antagonist=...")
+            raise UserError("the level of antagonist is True; define it with antagonist=...")
         return (_TOGETHER,)
     # A list of cores such as "0,2" and a job's rate such as "1k,2k" are one level.
     values = [given] if isinstance(given, str) or given is None else listed(given)
@@ -223,10 +223,10 @@ def _level(name: str, value: object) -> _Level:
     as_one = name if _is_intervention(name) else f"{name}={value}"
     if name not in (*SETTINGS, *_NUMBERS) and _is_intervention(as_one):
         raise UserError(
-            f"what is changed of the kernel is an {INTERVENTION}: {{{INTERVENTION!r}: {as_one!r}}}"
+            f"write a change of the kernel as an intervention: {{{INTERVENTION!r}: {as_one!r}}}"
         )
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise UserError(f"{name}: a level is a whole number or a string, not {value!r}")
+        raise UserError(f"{name}: a level must be an integer or a string, not {value!r}")
     if name == INTERVENTION:
         intervention(value)
     return value
@@ -257,7 +257,7 @@ def _applied(recipe: Recipe, name: str, value: _Level) -> Recipe:
 
 def _counted(recipe: Recipe, name: str, value: _Level) -> Recipe:
     if name == _NICE and recipe.program is not None:
-        raise UserError(f"{name} is for a fio job: beside a program no worker gets it")
+        raise UserError(f"{name} needs a fio job, and the work is a program")
     number: dict[str, Any] = {name: _number(name, value)}
     return replace(recipe, **number)
 
@@ -272,7 +272,7 @@ def _of_phase(recipe: Recipe, name: str, value: _Level) -> Recipe:
 
 def _beside(recipe: Recipe, name: str, value: _Level) -> Recipe:
     if recipe.antagonist is None:
-        raise UserError("the treatment is the antagonist, and there is none: antagonist=...")
+        raise UserError("the treatment is the antagonist: define it with antagonist=...")
     return replace(recipe, beside=True)
 
 
@@ -298,7 +298,7 @@ def _scheduled(recipe: Recipe, name: str, value: _Level) -> Recipe:
 def _tuned(recipe: Recipe, tunable: str, value: _Level) -> Recipe:
     device, name = _device(recipe), f"{_SCHEDULER}.{tunable}"
     if device.scheduler == "none":
-        raise UserError(f"{name} is of an I/O scheduler, and the device {device.name!r} has none")
+        raise UserError(f"{name} needs an I/O scheduler, and device {device.name!r} has none")
     return _with_device(recipe, tunables={**device.tunables, tunable: _number(name, value)})
 
 
@@ -313,7 +313,7 @@ def _on_filesystem(recipe: Recipe, name: str, value: _Level) -> Recipe:
 
 def _with_options(recipe: Recipe, name: str, value: _Level) -> Recipe:
     if recipe.filesystem is None:
-        raise UserError(f"{name} is of a file system, and there is none")
+        raise UserError(f"{name} needs a file system: give filesystem=...")
     words: dict[str, Any] = {name: list(filter(None, _OPTIONS_OF[name](str(value))))}
     return replace(recipe, filesystem=replace(recipe.filesystem, **words))
 
@@ -321,7 +321,7 @@ def _with_options(recipe: Recipe, name: str, value: _Level) -> Recipe:
 def _of_antagonist(recipe: Recipe, name: str, value: _Level) -> Recipe:
     found = recipe.antagonist
     if found is None:
-        raise UserError(f"{_ANTAGONIST}.{name} is of the antagonist, and there is none")
+        raise UserError(f"{_ANTAGONIST}.{name} needs an antagonist: give antagonist=...")
     if name in FILES:
         group = Group() if found.group is None else found.group
         group = replace(group, settings=_in_group(group.settings, name, value))
@@ -356,7 +356,7 @@ _APPLIED_TO: Final[Mapping[str, _Applying]] = {_ANTAGONIST: _of_antagonist, _SCH
 
 def _number(name: str, value: _Level) -> int:
     if not isinstance(value, int):
-        raise UserError(f"{name} is a whole number, not {value!r}")
+        raise UserError(f"{name} must be an integer, not {value!r}")
     return value
 
 
@@ -369,7 +369,7 @@ def _in_group(group: Mapping[str, int | str], name: str, value: _Level) -> dict[
 def _device(recipe: Recipe) -> Device:
     """Return the device that the work or its file system uses."""
     if not recipe.devices:
-        raise UserError("there is no device that could be changed: device=...")
+        raise UserError("there is no device to change: give device=...")
     return recipe.devices[-1]
 
 
@@ -397,4 +397,4 @@ def _with_option(
 
 def _unknown(name: str, more: Iterable[str]) -> str:
     near = nearest(name, [*_KNOWN, *more])
-    return f"{name!r} is nothing that can be changed{near} ({', '.join(_KNOWN)})"
+    return f"{name!r} cannot be changed{near} (known: {', '.join(_KNOWN)})"

@@ -152,7 +152,7 @@ def why(
     root: Path | str | None = None,
     progress: bool = True,
 ) -> Attribution:
-    """Change one thing of a kernel at a time, and see whether a pathology stays.
+    """Change one thing of a kernel at a time, and see whether a pathology remains.
 
     Parameters
     ----------

@@ -58,8 +58,8 @@ def compare(
     kernel : str or sequence of str, optional
         Kernels to boot; by default the first of the quick profile. A real machine runs its own.
     boots : int, optional
-        Boots of each kernel: the replicates of the statistics. By default two, and three for a
-        question with claims: a verdict takes no fewer.
+        Boots of each kernel: the replicates of the statistics. By default two; three for a question
+        with claims, because a verdict needs three.
     record : bool, optional
         Whether to trace each condition once more in the first boot.
     observe : bool, optional
@@ -180,14 +180,14 @@ def _check_kernels(pathology: Pathology, kernels: Sequence[str]) -> None:
     treated = pathology.profiles["quick"].grids[0][TREATED_KERNEL]
     if len(kernels) != 1 or kernels[0] in treated:
         raise UserError(
-            f"the treatment is the kernel {', '.join(map(str, treated))}: name the one other "
-            "kernel that it is compared with, kernel='6.1'"
+            f"the treatment is the kernel {', '.join(map(str, treated))}: name one other kernel to "
+            "compare it with, kernel='6.1'"
         )
 
 
 def _no_kernels(given: object) -> list[str]:
     if given is not None:
-        raise UserError("kernel is for virtual machines: a real one runs the kernel it runs")
+        raise UserError("omit kernel: a real machine is measured with its own kernel")
     return []
 
 
@@ -196,7 +196,7 @@ def _profile(
 ) -> Profile:
     """Return the pathology's quick profile with these levels as its only grid, and A/A pairs."""
     if record and pathology.recording is None:
-        raise UserError(f"{pathology.name} has no recording: leave record away")
+        raise UserError(f"{pathology.name} defines no recording: omit record")
     # The profile of a report is a sweep's, that of a question is what was asked.
     asked = pathology.profiles["quick"].grids[0] if _asked(pathology) else {}
     grid = factor_levels(pathology, {**asked, **levels})

@@ -98,9 +98,9 @@ class Comparison:
         -------
         DataFrame
             A row for each call: ``at_ns`` (virtual time), ``task``, ``pid``, ``cpu``, ``function``,
-            its first three arguments, ``arg0`` to ``arg2``, and ``other`` with ``other_pid``, the
-            first of their tasks that is not running ("" and -1 without one). With stacks also
-            ``interrupt``: whether it was called in a hard or soft interrupt.
+            its first three arguments, ``arg0`` to ``arg2``, and ``other`` with ``other_pid``: the
+            first task among the arguments that is not running ("" and -1 without one). With stacks
+            also ``interrupt``: whether it was called in an interrupt.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class Comparison:
 
     @property
     def translation(self) -> pd.DataFrame:
-        """What became of a fio job of your own (`iolab.report.recipe_table`)."""
+        """How iolab translated a fio job of your own (`iolab.report.recipe_table`)."""
         return report.recipe_table(self.pathology)
 
     def levels(self, value: str | None = None) -> pd.DataFrame:
@@ -383,7 +383,7 @@ class Comparison:
         headline = f"<p>{html.escape(self._headline())}</p>"
         if not self.translation.empty:
             table = text_table(self.translation).to_html()
-            summary = "<summary>How the job is understood</summary>"
+            summary = "<summary>How iolab understands the job</summary>"
             headline = f"<details>{summary}{table}</details>{headline}"
         try:
             return headline + text_table(self.ratio, precision=3, na_rep="-").to_html()

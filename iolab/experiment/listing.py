@@ -78,14 +78,15 @@ def load(results: _Files | Mapping[str, _Files]) -> Dataset:
     Parameters
     ----------
     results : Path, str, sequence of them, or mapping of str to these
-        A folder that a sweep wrote, or a name such as ``"dio_kworker"``; or a file that ``fio
-        --output-format=json`` or ``json+`` wrote, several of one kernel, which are its replicates,
-        or those of each kernel by its name. See `iolab.store.fio_report.load_reports`.
+        A folder that a sweep wrote, or a name such as ``"dio_kworker"``; or fio's own report
+        (``--output-format=json`` or ``json+``): one file, several files of one kernel, which are
+        its replicates, or a mapping of kernels to their files. See
+        `iolab.store.fio_report.load_reports`.
 
     Raises
     ------
     UserError
-        If the folder or name is unknown, the folder is damaged, or a file is no report of fio's.
+        If the folder or name is unknown, the folder is damaged, or a file is not a fio report.
 
     Examples
     --------
@@ -110,29 +111,29 @@ def _reports(given: _Files | Mapping[str, _Files]) -> list[tuple[str, Path]]:
         for one in ([files] if isinstance(files, Path | str) else files)
     ]
     if not found:
-        raise UserError("no file is named")
+        raise UserError("name at least one file")
     return found
 
 
 def read_trace(path: Path | str) -> Trace:
     """Read a trace.dat, or the text of ``trace-cmd report``.
 
-    Lost events are counted in `Trace.losses`, and lines of a text that are no events in
-    ``Trace.info.options["unread"]``, with a warning.
+    It warns of lost events (`Trace.losses`), and of lines of a text that are not events
+    (``Trace.info.options["unread"]``).
 
     Raises
     ------
     UserError
-        If the file cannot be read or is no complete trace.
+        If the file cannot be read or is not a complete trace.
     """
     try:
         found = tracedat.read(path)
     except TraceError as error:
         raise UserError(str(error)) from error
     if len(found.losses):
-        warnings.warn(f"{path}: events were lost, see losses", stacklevel=2)
+        warnings.warn(f"{path}: the trace lost events; see Trace.losses", stacklevel=2)
     if unread := found.info.options.get("unread"):
-        warnings.warn(f"{path}: {unread} lines are no events", stacklevel=2)
+        warnings.warn(f"{path}: {unread} lines are not events", stacklevel=2)
     return found
 
 

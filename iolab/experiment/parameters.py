@@ -66,7 +66,7 @@ def base_condition(pathology: Pathology) -> Condition:
 def factor_levels(
     pathology: Pathology, given: Mapping[str, object]
 ) -> dict[str, tuple[int | str, ...]]:
-    """Return the levels of every factor: those that are given and not None, else the default."""
+    """Return the levels of every factor: the given ones that are not None, else the default."""
     levels: dict[str, tuple[int | str, ...]] = {}
     for name, value in given.items():
         one_of(f"parameter or factor of {pathology.name}", name, pathology.factors)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A bar of cells: in a notebook an output that is empty in the end, elsewhere on stderr."""
+"""A progress bar: in a notebook an output that disappears at the end, elsewhere on stderr."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _RECORDING: Final = Recording(
 _WINDOW_MS: Final = 300
 _COMPLETION_NS: Final = 10_000
 _AS_ASKED: Final = "as asked"
-_OWN: Final = "a question of the user's own"
+_OWN: Final = "a question that the user asked"
 # Without a claim: two boots run side by side on two cores, and give an interval.
 BOOTS: Final = 2
 # For the files of a job on the usual device, and for one file if nobody names a size.
@@ -84,15 +84,15 @@ def antagonist(
     cpus : sequence of int, optional
         Cores that it may run on; by default all.
     start_ms : int, optional
-        Its start in ms after the measured work's. By default fio has begun by then: a busy core
-        would delay fio's start into the steady part.
+        Its start, in ms after the start of the measured work. The default lets fio begin first: a
+        busy core would delay fio's start into the steady part.
     size_mib, layout : int, str, optional
         As for `OpenJob`.
 
     Raises
     ------
     UserError
-        If there is not exactly one of `fio` and `program`, or one of them is refused.
+        If both or neither of `fio` and `program` are given, or iolab cannot run the given one.
     """
     _one_work(fio, program)
     own = None if group is None else Group(dict(group))
@@ -147,16 +147,16 @@ def question(
     ----------
     fio : str or Path, optional
         The measured work, as fio takes it: options (``"rw=randwrite bs=8k iodepth=64"``), a command
-        line, or a job file. `Pathology.translation` says what became of it: sections that run one
-        after another are levels of the factor ``section``.
+        line, or a job file. `Pathology.translation` says how iolab changed it. Sections that run
+        one after another become levels of the factor ``section``.
     program : sequence of str, optional
         The measured work: a program of this machine, with arguments.
     value : str, optional
         For a program: a regular expression with one group that matches the number in its output
-        to measure as ``program_value``; of several matches the last one.
+        to measure as ``program_value``; the last match counts.
     treatment : mapping of str to level, or sequence of levels
-        What distinguishes treated cells from their control: a name of `iolab.experiment.changes`.
-        Several names change together, as one level.
+        What distinguishes treated cells from their control, by the names in
+        `iolab.experiment.changes`. Several names change together, as one level.
     vary : mapping of str to sequence of levels, optional
         What varies in treated cells and their controls alike, by the same names.
     group : mapping of str to (int or str), optional
@@ -177,7 +177,7 @@ def question(
         Size of each file, its layout, and the times of a cell, as for `OpenJob`. By default a file
         has the size that the job asks for, as far as there is room.
     as_asked : bool, optional
-        Whether the job runs for the times that it asks for, or to its end.
+        Whether the job runs for as long as it asks, or to its end.
     fio_binary : str or Path, optional
         A fio of this machine, which the guest gets with its libraries; by default Debian's.
     cpus, memory_mib : int, optional
@@ -190,7 +190,7 @@ def question(
     name, title : str, optional
         Identifier (by default ``question_`` and a digest) and one line for people.
     published : Published, optional
-        The public report that the question is of, for its page and its mail.
+        The public report behind the question, for its page and its mail.
 
     Raises
     ------
@@ -287,15 +287,15 @@ def _kernels(treated: Change) -> tuple[tuple[str, ...], ...]:
 
 def _one_work(fio: object, program: object) -> None:
     if (fio is None) is (program is None):
-        raise UserError("give the work as fio=... or as program=[...]: one of them")
+        raise UserError("give the work as either fio=... or program=[...]")
 
 
 def _counted(names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise UserError("count is a list of functions and tracepoints, such as ['dget_parent']")
+        raise UserError("count must be a list of functions and tracepoints: ['dget_parent']")
     for name in names:
         if not can_be_counted(name):
-            raise UserError(f"count: {name!r} is no function's name and no tracepoint system:event")
+            raise UserError(f"count: {name!r} is neither a function nor a system:event")
     return tuple(dict.fromkeys(names))
 
 
@@ -334,19 +334,19 @@ def _filesystem(given: str | FileSystem | None, devices: tuple[Device, ...]) -> 
     if given == "tmpfs":
         return FileSystem(given)
     if not devices:
-        raise UserError("a file system needs a device: device=...")
+        raise UserError("a file system needs a device: give device=...")
     return FileSystem(given, devices[-1].name)
 
 
 def _check_names(others: Sequence[Change], treated: Change) -> None:
     every = (*others, treated)
     if any(change.factor_name == TREATED_KERNEL for change in others):
-        raise UserError("a kernel is the treatment, or compared: kernel=['6.1', '6.12']")
+        raise UserError("a kernel cannot vary: compare kernels with kernel=['6.1', '6.12']")
     names = [name for change in every for name in change.names]
     columns = [change.factor_name for change in every]
     for listed in (names, columns):
         if twice := sorted({name for name in listed if listed.count(name) > 1}):
-            raise UserError(f"{', '.join(twice)} is both varied and the treatment")
+            raise UserError(f"{', '.join(twice)} both varies and is the treatment: choose one")
 
 
 def _check_cells(cells: Cells, profile: Profile, recording: Recording) -> None:
@@ -365,7 +365,7 @@ def _check_cells(cells: Cells, profile: Profile, recording: Recording) -> None:
             check_recipe(recipe, cell)
         if _same(in_effect(with_it), in_effect(without), profile):
             level = treated.phrase(condition[treated.factor_name])
-            raise UserError(f"{level} is what the control has: it changes nothing, leave it away")
+            raise UserError(f"{level} is the level of the control: remove it from the treatment")
 
 
 def _of_a_boot(change: Change, treated: Change) -> bool:
@@ -414,7 +414,7 @@ def _claims(given: str | Sequence[str | Claim], cells: Cells) -> tuple[Claim, ..
         match = _CLAIM.fullmatch(one.strip())
         if match is None:
             raise UserError(
-                f"a claim is like 'iops ratio < 0.9' (ratio, difference or treated), not {one!r}"
+                f"write a claim as 'iops ratio < 0.9' (ratio, difference or treated), not {one!r}"
             )
         found += [_claim(one.strip(), match, cells.every, c) for c in _conditions(cells.every)]
     for claim in found:

@@ -208,13 +208,13 @@ def check_recipe(recipe: Recipe, cell: Cell) -> None:
 def _check_cores(recipe: Recipe, what: str, cores: list[int]) -> None:
     if cores and max(cores) >= recipe.cpus:
         raise UserError(
-            f"{what} name core {max(cores)}, and the machine has cpus={recipe.cpus}, "
-            f"counted from 0: give cpus={max(cores) + 1}"
+            f"{what} name core {max(cores)}, but the machine has cpus={recipe.cpus}, counted from "
+            f"0: give cpus={max(cores) + 1}"
         )
 
 
 def room_mib(device: Device, filesystem: str | None, memory_mib: int) -> int:
-    """Return how much a job's files may take of a device, and of the memory that it is in."""
+    """Return how much space a job's files may take on a device, and of the device's memory."""
     room = device.size_mib
     if filesystem is not None:
         log = _LOG_MIB if filesystem == "xfs" else min(_LOG_MIB, room // 8)
@@ -253,5 +253,5 @@ def _check_room(recipe: Recipe, jobs: list[FioJob]) -> None:
         )
     raise UserError(
         f"{what} need {need} MiB, and the device {device.name!r} has room for {max(0, room)}: give "
-        f"a smaller size_mib, fewer processes, or a larger device"
+        "a smaller size_mib, fewer processes, or a larger device"
     )

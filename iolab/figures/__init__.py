@@ -5,7 +5,7 @@ Each is one or two columns of a paper wide. `cells` are those of one pathology, 
 `traces` have a label each, the control first. `lanes` have, from top to bottom, a name and a
 pattern for the comm of tasks.
 
-UserError says that there is nothing to draw or that cells mix what may not be pooled,
+UserError means that there is nothing to draw or that cells mix what may not be pooled,
 MissingEventError that a trace lacks an event of the scheduler.
 """
 

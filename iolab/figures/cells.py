@@ -218,7 +218,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "submission": ("queue_ns",),
     "device": ("device_ns",),
     "worker not yet running": ("defer_ns", "worker_wait_ns"),
-    "behind other works": ("dispatch_ns",),
+    "behind other work items": ("dispatch_ns",),
     "its work": ("work_ns",),
     "submitter asleep": ("gather_ns",),
     "submitter not yet running": ("submitter_wait_ns",),

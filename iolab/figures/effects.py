@@ -199,8 +199,8 @@ def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> 
     """Draw what each intervention changes of each claim's value, the largest change first.
 
     `table` is one of `iolab.stats.attribution`, with a panel for each of its `claims`. It has at
-    most `most` rows: those that move least are left out. Filled marks with intervals are confirmed
-    in fresh boots, hollow ones were screened only.
+    most `most` rows, without those that move least. Filled marks with intervals are confirmed in
+    fresh boots, hollow ones were screened only.
     """
     kept = table[table["n"] > 0]
     if kept.empty:

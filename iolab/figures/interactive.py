@@ -46,7 +46,7 @@ class Timeline:
 
     ``inside`` is the HTML document of the timeline itself, ``links`` the HTML of the links to the
     same windows for Perfetto. ``caption`` says what it shows, and which part of the traces it
-    holds.
+    contains.
     """
 
     inside: str
@@ -95,23 +95,24 @@ def timeline(
         One trace, or several by their label, the control first: one above the other, with one time
         axis.
     lanes : mapping of str to str, optional
-        Patterns for the comm of tasks, by the name of their lane, from top to bottom, such as
-        ``{"fio": "fio", "kworker": "kworker/.*"}``; by default the CPUs with most switches and the
-        tasks that run longest.
+        Regular expressions for the names of tasks, by the name of their lane, from top to bottom,
+        such as ``{"fio": "fio", "kworker": "kworker/.*"}``; by default the CPUs with most switches
+        and the tasks that run longest.
     window : int, (int, int) or mapping of str to (int, int), optional
         The first view: its length in ns, by default a millisecond, which is put where most goes
         wrong (most preemptions, else the longest wait for a CPU); or its begin and end in ns of
         the trace, by the traces' label if there are several.
     title : str, optional
-        What it is called.
+        The title of the page.
     tasks : mapping of str to mapping of int to str, optional
         Names of tasks by pid, by the traces' label, where their comms do not tell them apart.
 
     Returns
     -------
     Timeline
-        It holds each interval around the first view, as many as a page can carry, and the shares
-        of running and waiting in the rest of the trace; its caption says which part is which.
+        It contains each interval around the first view, up to the limit of a page, and the shares
+        of running and waiting in the rest of the trace; its caption says where each part begins and
+        ends.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def timeline(
     """
     given = {"": traces} if isinstance(traces, Trace) else dict(traces)
     if not given:
-        raise UserError("there is no timeline without a trace")
+        raise UserError("a timeline needs at least one trace")
     scenes = {
         label: scene(trace, lanes, (tasks or {}).get(label)) for label, trace in given.items()
     }
@@ -159,7 +160,7 @@ def _perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") ->
     try:
         made = base64.b64encode(perfetto_bytes(trace, between=window)).decode()
     except RequestError:
-        return f"{html.escape(terminal(label or trace.path.name))} (nothing happens in it)"
+        return f"{html.escape(terminal(label or trace.path.name))} (no events in it)"
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", label or trace.path.stem)[: foreign.NAME]
     return (
         f'<a download="{name}.perfetto-trace" href="data:application/octet-stream;base64,{made}">'
@@ -173,18 +174,18 @@ def _view(
     if window is None or isinstance(window, int | np.integer):
         length = _VIEW_NS if window is None else int(window)
         if length <= 0:
-            raise UserError(f"a window of {length} ns: its length must be positive")
+            raise UserError(f"the length of the window must be positive, not {length} ns")
         return first_view(shown, length)
     if isinstance(window, tuple):
         begin, end = window
     elif label in window:
         begin, end = window[label]
     else:
-        raise UserError(f"window= names no begin and end for the trace {label!r}")
+        raise UserError(f"window= lacks a begin and an end for the trace {label!r}")
     first, last = shown.trace.span
     if not (begin < end and begin < last and end > first):
         raise UserError(
-            f"the window from {begin} to {end} ns is outside of {shown.trace.path}, which lasts "
+            f"the window from {begin} to {end} ns lies outside {shown.trace.path}, which lasts "
             f"from {first} to {last} ns"
         )
     return int(begin), int(end)
@@ -204,8 +205,8 @@ def _caption(
 ) -> str:
     """Return what is shown, and which part of each trace is embedded."""
     parts = [
-        "Who ran, who waited, who slept and who woke whom. The wheel zooms, dragging pans, and "
-        "zooming out ends at the whole trace. 0 is where the first view begins."
+        "Who ran, who waited, who slept and who woke whom. Scroll to zoom, drag to pan; the whole "
+        "trace is the limit. Time 0 is the start of the first view."
     ]
     for label, shown in scenes.items():
         name = terminal(label) or "The trace"

@@ -106,7 +106,7 @@ def lane_plot(
     plot.xaxis.minor_tick_line_color = None
     plot.xaxis.formatter = NumeralTickFormatter(format="0,0.[000]")
     if last:
-        plot.xaxis.axis_label = "time since the begin of the first view (µs)"
+        plot.xaxis.axis_label = "time since the start of the first view (µs)"
     _draw_shares(plot, shown, view[0], exact)
     _draw_bars(plot, shown, view[0], exact)
     _draw_wakes(plot, shown, view[0], exact)

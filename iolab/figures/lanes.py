@@ -272,7 +272,7 @@ def fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
         # The kernel allows any character in a comm.
         compiled = re.compile(pattern, re.DOTALL)
     except re.error as error:
-        raise UserError(f"the lane's pattern {pattern!r} is no regular expression: {error}") from (
+        raise UserError(f"lane pattern {pattern!r} is not a regular expression: {error}") from (
             error
         )
     known = [compiled.fullmatch(str(name)) is not None for name in comms.cat.categories]

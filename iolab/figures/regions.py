@@ -94,8 +94,8 @@ def region_iops(
 ) -> Figure:
     """Map the ratio of IOPS to the control's over the treatment and another factor.
 
-    The line runs between tiles whose whole interval lies below `IOPS_LOST` and the others. The
-    strip below is the control, compared with itself.
+    The line separates tiles whose whole interval lies below `IOPS_LOST` from the others. The strip
+    below compares the control with itself.
 
     `cells` are without side experiments, such as `iolab.stats.tables.crossed_cells` returns. `x` is
     the numeric factor of the x axis; the y axis is the treatment's. Each level of the factor `by`
@@ -115,8 +115,8 @@ def region_switches(
 ) -> Figure:
     """Map context switches per I/O over the treatment and another factor; else as `region_iops`.
 
-    The line runs between tiles of more than one switch per I/O and the others. The strip below is
-    the control.
+    The line separates tiles of more than one switch per I/O from the others. The strip below is the
+    control.
     """
     table = region_table(cells, "switches_per_io", "mean")
     most = max(2.0, float(table["y"].max()))

@@ -29,32 +29,31 @@ _METADATA: Final[dict[str, dict[str, Any]]] = {
 # What a reader must know about a clock before trusting its numbers.
 CLOCKS: Final = {
     "virtual": (
-        "Virtual time (counted instructions, no caches): scheduling decisions and ratios between "
-        "conditions, not predictions of absolute IOPS."
+        "Virtual time counts instructions and has no caches. It predicts scheduling decisions and "
+        "the direction of ratios, not absolute IOPS."
     ),
-    "host": "The host's own clock: numbers move with the load of the machine.",
+    "host": "Host clock: the numbers depend on the load of the machine.",
 }
 
 # By figure; {label} is the label of the treatment.
 _SAYS: Final = {
     "region_iops": (
-        "Ratio of IOPS to the control's, for each {label} crossed with what varies besides. Tiles "
-        "reach halfway to the next measured level on logarithmic axes; the strip below is the "
-        "control, compared with itself. The line runs between tiles whose whole 95 % t interval "
-        f"over boots lies below {IOPS_LOST:g} and the others; a single boot has no interval, so no "
-        "line. "
-        "Hatched: not measured, or no valid pair."
+        "IOPS divided by those of the control, for each {label} and each level of the other "
+        "factors. Tiles reach halfway to the next measured level on logarithmic axes; the strip "
+        "below compares the control with itself. The line separates tiles whose whole 95 % t "
+        f"interval over boots lies below {IOPS_LOST:g} from the others; a single boot has no "
+        "interval, so no line. Hatched: not measured, or no valid pair."
     ),
     "region_switches": (
-        "Context switches of the measured core per I/O, for each {label} crossed with what varies "
-        "besides. Tiles reach halfway to the next measured level on logarithmic axes; the strip "
-        "below is the control. The line runs between tiles of more than one switch per I/O and "
-        "the others. Hatched: not measured, or no valid cell."
+        "Context switches of the measured core per I/O, for each {label} and each level of the "
+        "other factors. Tiles reach halfway to the next measured level on logarithmic axes; the "
+        "strip below is the control. The line separates tiles of more than one switch per I/O "
+        "from the others. Hatched: not measured, or no valid cell."
     ),
     "cpu_split": "What the measured core did, as shares of its time: control and each {label}.",
     "latency_ecdf": (
-        "Share of I/Os completed within a time, control and each {label}; the histograms of all "
-        "valid cells of a condition added up."
+        "Share of I/Os completed within a given time, in the control and at each {label}. A curve "
+        "adds up the histograms of all valid cells of its condition."
     ),
     "block_figure": (
         "IOPS of one block's cells in the order measured; lines link the two cells of a pair."
@@ -62,30 +61,29 @@ _SAYS: Final = {
 }
 _SAYS_OF_TRACES: Final = {
     "timeline": (
-        "Who ran, who waited and who woke whom in one window of a trace each, the control above. "
-        "Full: on the CPU; pale: woken and waiting for it; hatched: preempted while runnable; "
-        "arrows: wake-ups."
+        "Who ran, who waited and who woke whom in a window of each trace; the control is at the "
+        "top. Solid: on the CPU; pale: woken, waits for the CPU; hatched: preempted while "
+        "runnable; arrows: wake-ups."
     ),
     "waits_ecdf": (
-        "Share of waits for a CPU, after a wake-up or after being preempted, that were over within "
-        "a time."
+        "Share of waits for a CPU that ended within a given time. A wait begins with a wake-up or "
+        "a preemption."
     ),
     "waits_histogram": (
-        "How often a wait for a CPU of each length came, in bins of a power of two, for 1000 "
-        "completed I/Os."
+        "Waits for a CPU per 1000 completed I/Os, by their length in bins of powers of two."
     ),
     "turns_by_clump": (
-        "Switches between the two tasks, a point for each clump of completions (one timer tick) "
-        "in the trace of a cell."
+        "Switches between the two tasks. Each point is a clump of completions (one timer tick) in "
+        "the trace of a cell."
     ),
     "migration_intervals": (
-        "Share of the moves to another CPU, by what moved the task, that came within a time of the "
-        "move before."
+        "Share of moves to another CPU that came within a given time after the last one, by what "
+        "moved the task."
     ),
     "path_breakdown": (
-        "Where an I/O's time went, from the block layer to its submitter running again, control "
-        "and each {label}: means over the I/Os whose whole path is in a trace, then over the "
-        "recorded cells."
+        "Where an I/O's time went, from the block layer until its submitter ran again, in the "
+        "control and at each {label}. Means over the I/Os whose whole path is in a trace, then "
+        "over the recorded cells."
     ),
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Figures of traces: who ran, who waited, who migrated, who took turns.
+"""Figures of traces: who ran, who waited, who migrated, which tasks alternated.
 
 A *lane* is the tasks whose comm matches a regular expression: ``{"kworker": "kworker/.*"}``.
 """
@@ -42,7 +42,7 @@ Times = npt.NDArray[np.int64]
 def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     """Return the start (ns) of the window with the most switches into the last lane that runs.
 
-    A kernel may complete I/O without a kworker; then it is the lane above. The window starts a
+    A kernel may complete I/O without a kworker; then the lane above counts. The window starts a
     twentieth of its length before its first switch.
     """
     first, last = trace.span
@@ -164,7 +164,7 @@ def _draw_ecdf(axes: Axes, times: Times, per: float, style: dict[str, Any]) -> N
 
 @styled
 def waits_ecdf(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
-    """Draw the share of waits for a CPU that were over within a time, a panel for each lane.
+    """Draw the share of waits for a CPU that ended within a given time, a panel for each lane.
 
     A wait begins with a wake-up or a preemption, and ends on a CPU.
     """
@@ -172,7 +172,7 @@ def waits_ecdf(traces: Mapping[str, Trace], lanes: Mapping[str, str]) -> Figure:
     def draw(axes: Axes, waits: Times, trace: Trace, style: dict[str, Any]) -> None:
         _draw_ecdf(axes, waits, 1e3, style)
 
-    labels = ("wait for the CPU (µs, log scale)", "waits that were over")
+    labels = ("wait for the CPU (µs, log scale)", "waits that ended")
     return _figure_of_waits(traces, lanes, draw, labels)
 
 
@@ -218,10 +218,10 @@ def _figure_of_waits(
 
 @styled
 def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Figure:
-    """Draw how long a task, by its comm, stayed on a CPU before it was moved on, by what moved it.
+    """Draw how long a task, named by its comm, stayed on a CPU before it moved, by what moved it.
 
-    There is a panel for each trace; a curve is the share of a cause's moves that came within a time
-    of the move before.
+    There is a panel for each trace. A curve is the share of a cause's moves that came within a
+    given time after the last move.
     """
     figure, grid = grid_of(len(traces), 1, height_in=1.8)
     colours = sns.color_palette("colorblind", len(measure.CAUSES))

@@ -89,8 +89,8 @@ _HOLDS: Final[dict[str, Any]] = {"color": "0.94", "linewidth": 0, "zorder": 0}
 _COMPARES: Final = (
     "Each claim's estimate here, on the host's clock, and in virtual time, with 95 % t intervals "
     "over boots. The dashed line is the claim's rule, fixed before measuring: the claim is "
-    "reproduced where the whole interval lies on the grey side. The two agree where both verdicts "
-    "are the same; how far apart the estimates are decides nothing."
+    "reproduced where the whole interval lies on the grey side. The two agree if both verdicts "
+    "are the same; the distance between the estimates does not count."
 )
 
 
@@ -98,8 +98,8 @@ _COMPARES: Final = (
 def comparison_figure(table: pd.DataFrame) -> Figure:
     """Draw each measured claim of `iolab.report.compare_clocks`: here, and in virtual time.
 
-    There is a panel for each, with the claim's own unit and its rule; an empty one says that there
-    is none. A kernel has a row for each side; the row of virtual time says whether they agree.
+    There is a panel for each, with the claim's own unit and its rule; without any, the figure says
+    so. A kernel has a row for each side; the row of virtual time says whether they agree.
     """
     measured = table[table["estimate"].notna() | table["virtual_estimate"].notna()]
     claims = {claim.name: claim for claim in get_pathology(table["pathology"].iloc[0]).claims}

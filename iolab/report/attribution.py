@@ -113,7 +113,7 @@ def load_attribution(folder: Path | str) -> Attribution:
         # Missing in older documents.
         fixed = [foreign.line(phrase) for phrase in found.get("fixed", [])]
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: holds something else than expected ({error})") from error
+        raise UserError(f"{path}: has unexpected content ({error})") from error
     second = root / "confirmation"
     confirmation = load(second) if second.is_dir() else None
     screened = load(root / "screening")

@@ -42,7 +42,7 @@ def compare_with_virtual(
     """Compare data with the results in virtual time in a folder, as `compare_clocks`.
 
     By default these are the reference data of the pathology. Without them, and for data in virtual
-    time, the table has no row.
+    time, the table is empty.
     """
     if data.cells["clock"].eq("virtual").all():
         return pd.DataFrame(columns=list(COMPARISON_COLUMNS))

@@ -62,7 +62,7 @@ def recorded_cells(
 ) -> pd.DataFrame:
     """Return the recorded cells of one condition, its control first, then each level once.
 
-    Of several conditions it is the one with most traces, its control among them.
+    If several conditions fit, it is the one with most traces, counting its control's.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def recorded_cells(
     known = kernels_of(kept)
     if kernel is not None and kernel not in known:
         gates = invalid_text(cells[(cells["kernel"] == kernel) & cells["recorded"]])
-        there = f" (there are: {', '.join(known)})" if known else ""
+        there = f" (known: {', '.join(known)})" if known else ""
         raise UserError(
             f"no trace is kept of kernel {kernel}{there}{f'; {gates}' if gates else ''}"
         )
@@ -95,7 +95,7 @@ def recorded_cells(
         there = ", ".join(str(one) for one in sorted(kept[name].unique()))
         kept = kept[kept[name] == level]
         if kept.empty:
-            raise UserError(f"no trace is kept of {name} {level} (there are: {there or 'none'})")
+            raise UserError(f"no trace is kept of {name} {level} (known: {there or 'none'})")
     treatment = pathology.treatment
     best: tuple[bool, int] = (False, 0)
     chosen = kept.iloc[:0]

@@ -51,8 +51,8 @@ def summary(
 ) -> dict[str, Any]:
     """Return all results of a data set as plain JSON values.
 
-    `published` is stored as it is. p-values are corrected for the conditions of `family`, as in
-    `iolab.stats.tables.ratio_table`. `more` has further tables, by the key they get.
+    `published` is stored as it is. It corrects p-values for the conditions of `family`, as
+    `iolab.stats.tables.ratio_table` does. `more` has further tables, by the key they get.
 
     Keys: pathology, target, clock, confidence, kernels, unavailable, published, cells, rules_sha256
     (of `iolab.pathology.base.rules_digest`), verdicts, ratios (by value: rows of `ratio_table`),

@@ -64,9 +64,9 @@ def overview(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild] | None = No
 
 
 def recipe_table(pathology: Pathology) -> pd.DataFrame:
-    """Return in what a recipe deviates from its report, or what became of a fio job of one's own.
+    """Return how a recipe differs from its report, or how iolab translated a fio job.
 
-    A row has ``section``, ``option``, ``asked``, ``measured`` and ``why``; all else is as asked.
+    A row has ``section``, ``option``, ``asked``, ``measured`` and ``why``; the rest is as asked.
     """
     names = [field.name for field in fields(Row)]
     return pd.DataFrame([vars(row) for row in pathology.translation], columns=names)
@@ -142,7 +142,7 @@ def effect_table(
 def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """Compare the control with itself: the ratio of the A/A pairs, which should be 1.
 
-    At a confidence of 95 %, one interval in twenty misses although all is well.
+    At a confidence of 95 %, one interval in twenty misses 1 by chance.
 
     A row, for each kernel and control condition with valid A/A pairs, has the kernel, the factors
     that vary, ratio, low, high, n, pairs, p_value, and holds: whether the interval contains 1, or,
@@ -239,7 +239,7 @@ def unasked_claims(data: Dataset) -> str:
         return condition_text(pathology, new or condition)
 
     words = "; ".join(f"{claim.name} ({where(claim.condition)})" for claim in others)
-    return f"Not asked, because their conditions were not measured here: {words}."
+    return f"Not judged, because their conditions were not measured here: {words}."
 
 
 def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:

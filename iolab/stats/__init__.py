@@ -6,8 +6,8 @@ has them. `value` is a column of theirs, a positive quantity in any unit. `by` a
 make a condition. `confidence` is the level of the intervals, 0..1. Tables have a row for each
 condition; ``low`` and ``high`` are the ends of a t interval over boots, and ``n`` counts these.
 
-UserError says what is wrong with an argument, that no cell counts, or that the cells of a row would
-pool different conditions, pathologies, targets, clocks or kernel releases.
+Functions raise UserError if an argument is wrong, if no cell counts, or if a row would pool
+different conditions, pathologies, targets, clocks or kernel releases.
 """
 
 from iolab.stats.claims import Judged as Judged

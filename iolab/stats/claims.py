@@ -177,7 +177,7 @@ def judge_selected(cells: Selected, claim: Claim, kernel: str, confidence: float
     if verdict == "not reproduced":
         reason = f"nothing to cure: {claim.cures!r} is not reproduced"
         return replace(found, verdict="not applicable", reason=reason)
-    reason = f"whether there is something to cure is open: {claim.cures!r}, {verdict}"
+    reason = f"it is open whether there is anything to cure: {claim.cures!r}, {verdict}"
     return replace(found, verdict="inconclusive", reason=reason)
 
 
@@ -276,7 +276,7 @@ def _judge_interval(
     if agree:
         return _judge_identical(claim, value, n, confidence)
     if n < FEWEST:
-        return Judged(value, low, high, n, "inconclusive", f"{n} boots: a verdict takes {FEWEST}")
+        return Judged(value, low, high, n, "inconclusive", f"{n} boots: a verdict needs {FEWEST}")
     return Judged(value, low, high, n, _ruled(claim, low, high))
 
 
@@ -288,7 +288,7 @@ def _judge_identical(claim: Claim, value: float, n: int, confidence: float) -> J
         return Judged(value, value, value, n, _ruled(claim, value, value))
     enough = math.floor(math.log2(2 / (1 - confidence))) + 1
     who = "both boots" if n == 2 else f"all {n} boots"
-    reason = f"{who} agree to the last digit: fewer than {enough} say too little"
+    reason = f"{who} agree to the last digit: a verdict needs {enough} such boots"
     return Judged(value, value, value, n, "inconclusive", reason)
 
 

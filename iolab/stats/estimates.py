@@ -52,7 +52,7 @@ def format_boots(n: int) -> str:
 
 
 def boots_text(n: int, confidence: float) -> str:
-    """Return how many boots an interval is over, and its level: over three it has not this level.
+    """Return how many boots an interval is over, and its level: three boots do not reach it.
 
     >>> boots_text(6, 0.95), boots_text(3, 0.95)
     ('95%, 6 boots', 'n = 3: interval too short (87 %)')

@@ -125,7 +125,7 @@ def profile_differences(
         found = difference(profiles[treated["cell"]], profiles[control["cell"]], by=by)
         pairs.append(found.assign(block=str(block), **{name: treated[name] for name in keys}))
     if not pairs:
-        raise UserError("no pair of treated cell and control was observed")
+        raise UserError("no treated cell was observed with its control")
     rows = []
     for key, condition in pd.concat(pairs, ignore_index=True).groupby(keys, sort=False):
         known = dict(zip(keys, key, strict=True))

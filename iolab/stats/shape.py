@@ -115,9 +115,9 @@ def hinge(levels: Floats, values: Floats) -> Hinge:
     order = np.argsort(levels, kind="stable")
     x, y = np.asarray(levels, dtype=np.float64)[order], np.asarray(values, dtype=np.float64)[order]
     if np.unique(x).size < _FEWEST_LEVELS:
-        raise UserError(f"a knee takes at least {_FEWEST_LEVELS} levels, not {np.unique(x).size}")
+        raise UserError(f"a knee needs at least {_FEWEST_LEVELS} levels, not {np.unique(x).size}")
     if not (np.isfinite(x).all() and np.isfinite(y).all() and x[0] > 0 and y.min() > 0):
-        raise UserError("a knee is looked for in logarithms: levels and values must be above 0")
+        raise UserError("a knee is found in logarithms: levels and values must be above 0")
     x, y = np.log(x), np.log(y)
 
     from scipy.optimize import minimize_scalar  # noqa: PLC0415 - as in unpaired.py
@@ -193,7 +193,7 @@ def _knees(
 ) -> tuple[pd.DataFrame, list[Knee]]:
     check_confidence(confidence)
     if factor not in cells.columns or not pd.api.types.is_numeric_dtype(cells[factor]):
-        raise UserError(f"{factor} is no factor of numbers in these cells")
+        raise UserError(f"{factor} is not a numeric factor of these cells")
     by = [name for name in cell_columns(cells) if name != factor] if by is None else by
     levels = boot_means(cells.dropna(subset=[factor]), value, [*by, factor], log=True)
     conditions, knees = [], []
@@ -323,7 +323,7 @@ def _by_boot(cells: pd.DataFrame, value: str) -> list[tuple[Floats, Floats]]:
     pathology = pathology_of(cells)
     name = pathology.treatment
     if not isinstance(pathology.factors[name], IntegerFactor):
-        raise UserError(f"{name} is no number: it has no threshold")
+        raise UserError(f"{name} is not a number, so it has no threshold")
     treated = cells[cells[name].notna()]
     if not (treated["valid"] & ~treated["recorded"]).any():
         raise UserError("there is no valid treated cell")

@@ -91,7 +91,7 @@ def result_folders(folder: Path | str) -> list[Path]:
         key=lambda p: (built_in.index(p.name) if p.name in built_in else len(built_in), p.name),
     )
     if not found:
-        raise UserError(f"{root} neither is nor holds a folder of results (cells.parquet)")
+        raise UserError(f"{root} is not a folder of results, and holds none (no cells.parquet)")
     return found
 
 
@@ -102,7 +102,7 @@ def with_measure(data: Dataset, name: str) -> pd.DataFrame:
     rows = data.mechanism[data.mechanism["measure"] == name]
     if rows.empty:
         known = ", ".join(sorted(data.mechanism["measure"].unique()))
-        raise MissingMeasureError(f"no cell has the measure {name} (there are: {known or 'none'})")
+        raise MissingMeasureError(f"no cell has the measure {name} (known: {known or 'none'})")
     values = rows[["cell", "value"]].rename(columns={"value": name})
     return data.cells.merge(values, on="cell", validate="one_to_one")
 
@@ -137,7 +137,7 @@ def load(folder: Path | str) -> Dataset:
     latency = _of_cells(paths[1], LATENCY_COLUMNS, cells)
     unavailable = conformed(_unavailable(paths[2]), UNAVAILABLE_COLUMNS, paths[2])
     if cells["cell"].duplicated().any():
-        raise UserError(f"{paths[0]}: one cell stands there twice")
+        raise UserError(f"{paths[0]}: a cell occurs twice")
     mechanism = _of_cells(paths[3], MECHANISM_COLUMNS, cells)
     kernels = read_builds(root / "kernels.json")
     return Dataset(cells, latency, unavailable, mechanism, _traces(root), kernels)
@@ -179,7 +179,7 @@ def _of_cells(path: Path, columns: dict[str, str], cells: pd.DataFrame) -> pd.Da
             return found
     found = conformed(as_frame(table, path), columns, path)
     if not found["cell"].isin(cells["cell"]).all():
-        raise UserError(f"{path}: holds cells that cells.parquet does not have")
+        raise UserError(f"{path}: has cells that cells.parquet lacks")
     return found
 
 
@@ -189,7 +189,7 @@ def _unavailable(path: Path) -> pd.DataFrame:
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of results?") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise UserError(f"{path}: is no list of kernels and reasons")
+        raise UserError(f"{path}: is not a list of kernels and reasons")
     # Only known columns: each row may name others.
     held = {name for row in rows for name in row}
     return pd.DataFrame(rows, columns=[n for n in UNAVAILABLE_COLUMNS if not rows or n in held])
@@ -206,7 +206,7 @@ def _traces(root: Path) -> dict[str, Path]:
     traces = {name: status for name, status in held.items() if name.endswith(".dat")}
     for name, status in traces.items():
         if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{folder / name} is no regular file")
+            raise UserError(f"{folder / name} is not a regular file")
     return {name.removesuffix(".dat"): folder / name for name in traces}
 
 
@@ -233,7 +233,7 @@ def conformed(table: pd.DataFrame, columns: Mapping[str, str], path: Path) -> pd
         )
     except (TypeError, ValueError, OverflowError) as error:
         said = foreign.line(str(error), 200)
-        raise UserError(f"{path}: a column holds something else than expected ({said})") from error
+        raise UserError(f"{path}: a column has unexpected values ({said})") from error
 
 
 def gate_other_regimes(cells: pd.DataFrame) -> pd.DataFrame:
@@ -343,7 +343,7 @@ def read_builds(path: Path) -> dict[str, KernelBuild]:
     try:
         return {foreign.line(name, foreign.NAME): _build(b) for name, b in document.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: is no mapping of kernels to their builds") from error
+        raise UserError(f"{path}: is not a mapping of kernels to their builds") from error
 
 
 def _build(document: Mapping[str, Any]) -> KernelBuild:

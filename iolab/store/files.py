@@ -81,9 +81,9 @@ def files_of(folder: Path) -> dict[str, os.stat_result]:
                 continue
             path = folder / below / name
             if not known.fullmatch(name):
-                raise IolabError(f"{path} is no file of a block")
+                raise IolabError(f"{path} is not a file of a block")
             if not stat.S_ISREG(status.st_mode):
-                raise IolabError(f"{path} is no regular file")
+                raise IolabError(f"{path} is not a regular file")
             if status.st_size > most_bytes(name):
                 raise IolabError(f"{path} has {status.st_size} bytes, more than any block's")
             found[f"{below}/{name}" if below else name] = status

@@ -57,7 +57,7 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
     Raises
     ------
     UserError
-        If a file cannot be read, is no report of fio 3.0 or newer, or is named twice.
+        If a file cannot be read, is not a report of fio 3.0 or newer, or is named twice.
     """
     reports = [(kernel, path, *_read(path)) for kernel, path in files]
     blocks = [block for *_, block in reports]
@@ -129,7 +129,7 @@ def _read(path: Path) -> tuple[list[list[Mapping[str, Any]]], str]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (FioError, RecursionError) as error:
         raise UserError(
-            f"{path}: is no report of fio's as JSON (fio --output-format=json+)"
+            f"{path}: is not a JSON report of fio (fio --output-format=json+)"
         ) from error
     if not all(isinstance(job.get("jobname"), str) for job in jobs):
         raise UserError(f"{path}: has a job without a name")
@@ -166,7 +166,7 @@ def _pathology(names: Sequence[str]) -> Pathology:
 
 
 def _not_measured(*_: object) -> NoReturn:
-    raise UserError("reports of fio's are read from files: iolab.compare(fio=...) measures")
+    raise UserError("iolab reads fio's reports from files; iolab.compare(fio=...) measures")
 
 
 def _pairs(controls: Sequence[bool]) -> list[int]:

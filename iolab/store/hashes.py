@@ -132,7 +132,7 @@ def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
     try:
         found = foreign.document(header)
         if not isinstance(found, dict) or "format" not in found:
-            raise UserError(f"{path}: it does not begin with a format: no hashes of iolab's")
+            raise UserError(f"{path}: it has no format, so it has no hashes of iolab")
         if found["format"] != HASHES_FORMAT:
             raise UserError(
                 f"{path}: its format is {found['format']!r:.80}, this iolab reads {HASHES_FORMAT!r}"
@@ -175,7 +175,7 @@ def _block(line: bytes, where: str) -> BlockHashes:
         document = json.loads(line)
         block, target = document["block"], document["target"]
         if document["key"] != digest_of({"block": block, "target": target}):
-            raise UserError(f"{where}: its key is not of its block and target")
+            raise UserError(f"{where}: its key does not match its block and target")
         cells = {name: CellHashes(**hashes) for name, hashes in document["cells"].items()}
         own = {name: block[name] for name in ("pathology", "kernel", "boot")}
         version = str(document["iolab"])
@@ -186,9 +186,9 @@ def _block(line: bytes, where: str) -> BlockHashes:
         digests = [h for c in cells.values() for h in (c.recorded_sha256, c.trace_sha256) if h]
         whole = [type(part) for part in parts] == wanted and all(map(_SHA256.fullmatch, digests))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{where}: no hashes of a block") from error
+        raise UserError(f"{where}: it has no hashes of a block") from error
     if not whole or set(names) != set(cells):
-        raise UserError(f"{where}: its hashes are not of the cells of its block")
+        raise UserError(f"{where}: its hashes do not match the cells of its block")
     if block.get("format") == BLOCK_FORMAT:
         try:
             Block.parse(block)
@@ -202,8 +202,8 @@ def _check_cells(blocks: Iterable[BlockHashes], data: Dataset, folder: Path) -> 
     hashed = {f"{b.name}-{name}": hashes for b in blocks for name, hashes in b.cells.items()}
     if unlike := sorted(set(hashed) ^ set(data.cells["cell"])):
         raise UserError(
-            f"{folder / 'cells.parquet'} and {HASHES} are not of the same cells: {unlike[0]} is "
-            "only in one"
+            f"{folder / 'cells.parquet'} and {HASHES} have different cells: only one has "
+            f"{unlike[0]}"
         )
     for cell, trace in data.traces.items():
         if cell not in hashed or _digest_of(trace, _TRACE_BYTES, folder) != (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Columns of what held the work up: pressure, throttling, queues, other tasks, kernel warnings."""
+"""Columns of what delayed the work: pressure, throttling, queues, other tasks, kernel warnings."""
 
 from __future__ import annotations
 

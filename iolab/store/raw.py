@@ -295,7 +295,7 @@ class RawStore:
                 stream.seek(-4, os.SEEK_END)
                 size = int.from_bytes(stream.read(4), "little")
             if size > _stored_bytes(cell):
-                raise IolabError(f"{name} unpacks to {size} bytes, which is no cell's result")
+                raise IolabError(f"{name} unpacks to {size} bytes, too many for a cell's result")
         _check_traces(self.folder(key), block, self.read(key, "target.json"))
 
     def trace_room(self, key: str, cell: Cell) -> int:

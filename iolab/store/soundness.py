@@ -114,7 +114,7 @@ def _check_names(block: Block, files: Collection[str]) -> None:
     if missing := sorted(wanted - set(files)):
         raise IolabError(f"{missing[0]} is missing")
     if unknown := sorted(set(files) - known):
-        raise IolabError(f"{unknown[0]} is of none of its cells")
+        raise IolabError(f"{unknown[0]} belongs to none of its cells")
 
 
 def _check_digests(store: RawStore, key: str, files: Collection[str]) -> None:

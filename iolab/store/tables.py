@@ -128,7 +128,7 @@ def _frame(rows: Sequence[Any], columns: Mapping[str, str]) -> pd.DataFrame:
         return pd.DataFrame(rows, columns=list(columns)).astype(columns)
     except (TypeError, ValueError, OverflowError) as error:
         raise IolabError(
-            f"a stored block holds what no table takes ({foreign.line(str(error), 200)}): "
+            f"a stored block does not fit into the tables ({foreign.line(str(error), 200)}): "
             "`iolab fsck` names the block"
         ) from error
 

@@ -56,7 +56,7 @@ class Inspection:
 def inspect_folder(root: Path) -> Inspection:
     """Inspect the store in a folder, and the tables in it and below, without writing."""
     if root.exists() and not root.is_dir():
-        raise UserError(f"{root} is no folder of results")
+        raise UserError(f"{root} is not a folder of results")
     store = RawStore(root)
     store.check_format()
     folders = _folders_of_tables(root)
@@ -98,10 +98,10 @@ def _mend(folder: Path, sound: set[str]) -> str:
     try:
         keys = named_blocks(folder)
     except (FileNotFoundError, UserError):
-        return "sweep again: which blocks of the store it is made of is not known any more"
+        return "sweep again: iolab no longer knows which blocks it needs"
     lost = sum(key not in sound for key in keys)
     if not lost:
-        return "sweep again: the store has its blocks, nothing is measured"
+        return "sweep again: the store has its blocks, so nothing is measured"
     return f"sweep again: {lost} of its {len(keys)} blocks are measured again"
 
 
@@ -128,7 +128,7 @@ def merge_store(
     # `source` is only read; hold `root` with `iolab.sweeps.measure.store_locked`. `on_block` gets
     # the key of each finished block. After an error, blocks that were taken stay.
     if not (source / RAW).is_dir():
-        raise UserError(f"{source} holds no store: there is no folder raw in it")
+        raise UserError(f"{source} holds no store: it has no folder raw")
     if source.resolve() == root.resolve():
         raise UserError(f"{source} is the store to merge into: name another one")
     there, here = RawStore(source), RawStore(root)
@@ -183,7 +183,7 @@ def differing_files(one: dict[str, str], other: dict[str, str]) -> set[str]:
     return {name for name in {*one, *other} if one.get(name) != other.get(name)}
 
 
-_UNKNOWN: Final = "which blocks its tables need is not known; sweep again, or remove that folder"
+_UNKNOWN: Final = "the blocks of its tables are unknown; sweep again, or remove that folder"
 
 Kind = Literal["plan", "set aside", "profile", "tables", "block"]
 

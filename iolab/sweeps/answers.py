@@ -113,7 +113,7 @@ def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
 
 
 def instruments() -> list[Any]:
-    """Return the identity of what measures in virtual machines: QEMU, image, agent."""
+    """Return the identity of the instruments in virtual machines: QEMU, image, agent."""
     return [ensure_toolbox().identity(), ensure_image().digest, own_identity()]
 
 
@@ -123,7 +123,7 @@ def judge_here(
     """Judge a kernel by its name, or build it from a source tree first; a name wins."""
     if _is_name(kernel):
         if commit is not None or config is not None:
-            raise UserError(f"--commit and --config are for a source tree, and {kernel} is a name")
+            raise UserError(f"--commit and --config need a source tree, and {kernel} is a name")
         check_name(kernel)
         _check_room(how.root)
         return judge_kernel(how, kernel)
@@ -215,14 +215,16 @@ def read_lock(path: Path) -> list[Case]:
         document = foreign.read_document(path)
     except FileNotFoundError as error:
         raise UserError(
-            f"no question, and no {path}: ask one with --kernel, and keep its answer with --update"
+            f"{path} is missing: name a question and --kernel; --update keeps its answer"
         ) from error
     named = document.get("format") if isinstance(document, dict) else None
     if named != _FORMAT:
         raise UserError(f"{path}: the format is {named!r}, this iolab reads {_FORMAT!r}")
     entries = document.get("judged")
     if not isinstance(entries, list) or not entries:
-        raise UserError(f"{path} has no entries: `iolab judge QUESTION --kernel K --update` adds")
+        raise UserError(
+            f"{path} is empty: `iolab judge QUESTION --kernel K --update` adds an entry"
+        )
     return [_case(entry, f"{path}, entry {place}") for place, entry in enumerate(entries, 1)]
 
 
@@ -233,9 +235,9 @@ def _case(entry: Any, where: str) -> Case:
         if not isinstance(entry[key], kind) or isinstance(entry[key], bool):
             raise UserError(f"{where}: {key} cannot be {entry[key]!r}")
     if entry["verdict"] not in {"good", "bad"}:
-        raise UserError(f"{where}: verdict is good or bad, not {entry['verdict']!r}")
+        raise UserError(f"{where}: verdict must be good or bad, not {entry['verdict']!r}")
     if entry["tolerance_percent"] < 0:
-        raise UserError(f"{where}: tolerance_percent is 0 or more")
+        raise UserError(f"{where}: tolerance_percent must be 0 or more")
     expected = {key: entry[key] for key in _KEYS if key not in {"question", "kernel"}}
     return Case(entry["question"], entry["kernel"], Expected(**expected))
 
@@ -248,7 +250,7 @@ def write_lock(path: Path, answers: Sequence[CaseAnswer], tolerance_percent: flo
         if answer.found is None:
             continue
         if not math.isfinite(answer.found.value):
-            raise UserError(f"{answer.title} is {answer.found.value}: that cannot be expected")
+            raise UserError(f"{answer.title}: a lock cannot expect {answer.found.value}")
         key = (answer.case.question, _stored(answer.case.kernel, path.parent))
         old = cases[key].expected if key in cases else None
         kept = old.tolerance_percent if old else 0.0
@@ -329,7 +331,7 @@ def _compared(answer: CaseAnswer) -> CaseAnswer:
     if expected.kernel_identity and expected.kernel_identity != found.kernel_identity:
         words += "; it is another build of the kernel"
     if expected.instruments != found.instruments:
-        words += "; another QEMU, image or agent measured what is expected"
+        words += "; another QEMU, image or agent measured the expected value"
     return replace(answer, outcome="bad", difference=words)
 
 

@@ -73,7 +73,7 @@ def bisect(
     """Find the first bad commit after `old`, up to `new`; with `fixed`, the first good one."""
     repository = judged.tree.repository
     if repository is None:
-        raise UserError(f"{judged.tree.path} is no git repository: it has no commits")
+        raise UserError(f"{judged.tree.path} is not a git repository")
     first, last = repository.resolve(old), repository.resolve(new)
     base = repository.text("merge-base", first, last, check=False).strip()
     if base != first or first == last:
@@ -151,7 +151,7 @@ class _Search:
             return
         parents = self.repository.text("rev-list", "--parents", "-n1", culprit.commit).split()[1:]
         if len(parents) != 1:
-            found.notes.append("it is a merge: its parents and a revert were not judged")
+            found.notes.append("it is a merge, so its parents and a revert were not judged")
             return
         found.parent = self.step(parents[0])
         if culprit.commit == last:
@@ -175,7 +175,7 @@ def judge_patches(
     """Judge a series patch by patch: the base, then each patch on top of those before it."""
     repository = judged.tree.repository
     if repository is None:
-        raise UserError(f"{judged.tree.path} is no git repository: a series needs a commit")
+        raise UserError(f"{judged.tree.path} is not a git repository")
     state = repository.state_of(base)
     states = [(state, repository.describe(base))]
     for path in patches:

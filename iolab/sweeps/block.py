@@ -70,7 +70,7 @@ def target_of(block: Block) -> Target:
 
 
 class Observed(NamedTuple):
-    """What is observed: cells by id, functions whose calls are recorded, and if without callers."""
+    """What is observed: cells by id, functions whose calls are recorded; `flat` omits callers."""
 
     cells: Sequence[str] = ()
     calls: Sequence[str] = ()
@@ -106,8 +106,8 @@ def _no_guest(target: str) -> str:
     # perf does not run beside the measurement: it would interrupt what is measured.
     command = _RECORD if target == "local" else f"ssh {target} {_RECORD}"
     if target == "local" and shutil.which("perf") is None:
-        return f"{_NO_GUEST}: install perf (Debian's linux-perf) and profile a run that is not kept"
-    return f"{_NO_GUEST}: profile a run that is not kept, with `{command}`"
+        return f"{_NO_GUEST}: install perf (Debian's linux-perf) and profile another run with it"
+    return f"{_NO_GUEST}: profile another run with `{command}`"
 
 
 def prepare_observer(
@@ -128,7 +128,7 @@ def prepare_observer(
             observation_of(target_of(block), block, Observed(cells, calls))
         except CannotRunError as error:
             reasons.append(str(error))
-            _log.info("not observed, but measured: %s", error)
+            _log.info("measured, but not observed: %s", error)
     return reasons
 
 
@@ -177,7 +177,7 @@ def _measure(
                 store.put(key, block=block, target=identity, results=results, run=run)
             except IolabError as error:
                 where = f" of {target.where}" if isinstance(target, RealTarget) else ""
-                raise error_of(error.exit_code)(f"what came{where} is not kept: {error}") from error
+                raise error_of(error.exit_code)(f"results{where} were not kept: {error}") from error
         if observation is not None:
             profiles.take(key, results / "profiles")
     return key
@@ -225,8 +225,8 @@ def _check_same(store: RawStore, key: str, results: Path) -> None:
         found = foreign.document((results / "cells" / f"{cell}.json").read_bytes())
         if canonical_json(found) != canonical_json(document["result"]):
             raise IolabError(
-                f"cell {cell} of block {key} came out differently when it was observed: "
-                "its profile is not kept"
+                f"cell {cell} of block {key} gave other results when it was observed: its profile "
+                "is not kept"
             )
 
 

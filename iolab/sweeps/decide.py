@@ -125,7 +125,7 @@ def decide(request: Request, on_progress: OnProgress = lambda progress: None) ->
     """Decide every primary claim of a request's pathologies on its kernels."""
     check_request(request)
     if request.settings or request.recorded or request.boots is not None or request.observed:
-        raise UserError("the claims say what is measured, and their intervals how many boots")
+        raise UserError("omit --set, --record, --boots and --observe: the claims set them")
     studies = _studies(request)
     store = RawStore(request.root)
     failed: dict[str, str] = {}
@@ -154,7 +154,7 @@ def _studies(request: Request) -> list[_Study]:
     """Return the pathologies with their kernels and every primary claim open."""
     chosen = [p for p in chosen_pathologies(request) if p.decided]
     if not chosen:
-        raise UserError("none of these pathologies has a primary claim that can be decided here")
+        raise UserError("none of these pathologies has a primary claim to decide here")
     profiles = [(p, _profile(request, p, p.decided, LOOKS[0].boots)) for p in chosen]
     studies = []
     for pathology, plan in zip(chosen, plan_blocks(profiles, request), strict=True):

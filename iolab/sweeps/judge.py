@@ -49,7 +49,7 @@ class Judgement:
     Parameters
     ----------
     verdict : {"good", "bad", "untestable"}
-        Untestable: it does not compile or boot, a cell is not valid, or boots disagree.
+        Untestable: the kernel does not compile or boot, a cell is invalid, or boots disagree.
     value : float
         The value that was judged, in the unit of the question; NaN without one.
     expected : float

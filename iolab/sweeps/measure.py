@@ -46,7 +46,7 @@ def store_locked(root: Path) -> Iterator[None]:
     store = RawStore(root)
     store.check_format()
     lock, made = root / ".sweep.lock", not root.exists()
-    words = "something else measures into %s: waiting for its end"
+    words = "another process measures into %s: waiting until it ends"
     with locked(lock, lambda: _log.info(words, root)):
         _remove_left(root)
         try:
@@ -196,7 +196,7 @@ def measure_blocks(
     except KeyboardInterrupt:
         done = sum(map(store.has, blocks)) - before
         raise IolabError(
-            f"interrupted: {done} of {len(blocks) - before} blocks are measured and kept; "
-            "run it again to go on"
+            f"interrupted: {done} of {len(blocks) - before} blocks are measured and kept; repeat "
+            "the command to continue"
         ) from None
     return len(blocks) - len(missing), failed

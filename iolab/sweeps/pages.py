@@ -144,7 +144,7 @@ def _check(page: Page) -> None:
     try:
         known = papermill.inspect_notebook(str(page.notebook))
     except (ValueError, NotJSONError) as error:
-        raise UserError(f"{page.notebook} is no notebook: {error}") from error
+        raise UserError(f"{page.notebook} is not a notebook: {error}") from error
     for name in page.parameters:
         one_of(f"parameter of {page.notebook.name}", name, known)
 
@@ -175,7 +175,7 @@ def _make(page: Page, sockets: Path) -> None:
             if isinstance(error, PapermillExecutionError):
                 why = error.evalue.strip() or error.ename
             else:
-                why = "its kernel died" if isinstance(error, DeadKernelError) else str(error)
+                why = "IPython kernel died" if isinstance(error, DeadKernelError) else str(error)
             if made.exists():
                 made.rename(failed)
             raise IolabError(f"{page.notebook.name} failed: {why} (see {failed})") from error

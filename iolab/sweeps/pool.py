@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Run blocks side by side, each in a program of its own; report progress and the time left.
 
-A program says its error in its last line; all that it started ends with it.
+A program prints its error in its last line; everything that it started ends with it.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Took:
 
     @property
     def slower(self) -> float:
-        """How many times as long it took as assumed, had it a core of its own."""
+        """How many times longer it took than assumed for a core of its own."""
         return self.seconds / max(1.0, self.beside / max(1, self.cores)) / self.guessed_s
 
 
@@ -283,7 +283,7 @@ def preview_sweep(request: Request) -> list[PathologyPreview]:
     check_request(request)
     if request.target != "vm":
         raise UserError(
-            "--dry-run is for virtual machines: what runs on a real one is known when it is asked"
+            "--dry-run needs virtual machines: iolab must ask a real one what it can run"
         )
     RawStore(request.root).check_format()
     return [_preview(request, pathology) for pathology in chosen_pathologies(request)]

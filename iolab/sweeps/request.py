@@ -84,25 +84,25 @@ def check_request(request: Request) -> None:
     check_clock(request.clock)
     if request.target == "vm" and request.clock == "host" and request.jobs != 1:
         raise UserError(
-            "on the host's clock one block is measured at a time, or each would measure the other: "
-            "leave --jobs away"
+            "on the host's clock blocks run one at a time, so that none disturbs another: omit "
+            "--jobs"
         )
     for option, given in (("--calls", request.calls), ("--flat", request.flat)):
         if given and not request.observed:
-            raise UserError(f"{option} is for observed cells: name some with --observe")
+            raise UserError(f"{option} needs observed cells: name them with --observe")
     _check_cluster(request)
     if request.target == "vm":
         if request.place.label:
-            raise UserError("--directory, --destroy and --make are for real machines (--target)")
+            raise UserError("--directory, --destroy and --make need a real machine (--target)")
         for kernel in request.kernels:
             check_name(kernel)
         return
     if request.kernels:
-        raise UserError("--kernel is for virtual machines: a real one runs the kernel it runs")
+        raise UserError("omit --kernel: a real machine is measured with its own kernel")
     if request.clock != "host":
-        raise UserError("a real machine has no virtual clock: leave --clock away")
+        raise UserError("a real machine has no virtual clock: omit --clock")
     if request.jobs != 1:
-        raise UserError("a real machine measures one block at a time: leave --jobs away")
+        raise UserError("a real machine measures one block at a time: omit --jobs")
 
 
 def _check_cluster(request: Request) -> None:
@@ -110,14 +110,14 @@ def _check_cluster(request: Request) -> None:
         return
     if not _SCHEDULER.fullmatch(request.cluster):
         raise UserError(
-            f"--cluster is the address of a scheduler, tcp://HOST:PORT, not {request.cluster!r}"
+            f"--cluster must be a scheduler's address, tcp://HOST:PORT, not {request.cluster!r}"
         )
     if request.target != "vm":
-        raise UserError("a cluster measures virtual machines: leave --target away")
+        raise UserError("a cluster measures only virtual machines: omit --target")
     if request.observed:
         raise UserError(
-            "a cluster does not observe: leave --observe away, and observe here afterwards; "
-            "the measured blocks are kept"
+            "a cluster cannot observe: omit --observe, and observe here afterwards; measured "
+            "blocks are kept"
         )
 
 
@@ -296,13 +296,9 @@ def _plan_real(
     ):
         try:
             if intervention(block.cells[0].condition[INTERVENTION]).cpus:
-                raise CannotRunError(
-                    "the number of CPUs is a virtual machine's: a real one has those it has"
-                )
+                raise CannotRunError("only a virtual machine can change its number of CPUs")
             if block.cells[0].condition.get(TREATED_KERNEL) is not None:
-                raise CannotRunError(
-                    "another kernel is a virtual machine's: a real one runs the kernel it runs"
-                )
+                raise CannotRunError("only a virtual machine can boot another kernel")
             agent_plan = replace(request.place.put(block.plan), hardware=True)
             if reason := machine.lacks(agent_plan):
                 raise CannotRunError(reason)
@@ -337,7 +333,7 @@ def _said(result: Result) -> str:
 
 
 def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
-    """Check a job with fio's parser, by default the guest image's; its words are in UserError."""
+    """Check a job with fio's parser, by default the guest image's; UserError quotes its message."""
     if fio is None:
         # Raises on a machine that cannot run the guest's programs.
         ensure_toolbox()

@@ -119,7 +119,7 @@ def read_sources(folders: Iterable[Path]) -> list[HashedFolder]:
     if bare:
         sentence = (
             f"{', '.join(map(str, bare))} {'carries' if len(bare) == 1 else 'carry'} no hashes "
-            f"({HASHES}): measured before iolab wrote them, nothing can be compared"
+            f"({HASHES}), so nothing can be compared: an older iolab wrote them"
         )
         if not with_hashes:
             raise NothingComparedError(sentence)
@@ -144,7 +144,7 @@ def _prepared(kernel: str, cpus: int, memory_mib: int) -> Mapping[str, Any] | Ca
     ensure_toolbox()
     ensure_image()
     if kernel not in known_kernels():
-        return CannotRunError(f"kernel {kernel} is not known here (`iolab kernels add`)")
+        return CannotRunError(f"kernel {kernel} is unknown here (add it: `iolab kernels add`)")
     try:
         return prepare(kernel, "virtual", cpus=cpus, memory_mib=memory_mib).identity()
     except CannotRunError as error:
@@ -200,7 +200,7 @@ def _chosen(
 ) -> ChosenBlock:
     virtual = hashes.target["target"] == "vm" and "target" not in hashes.block
     if not virtual or hashes.block["clock"] != "virtual":
-        raise _LeftOutError("not measured in virtual time, where alone bytes come out again")
+        raise _LeftOutError("not measured in virtual time: only that repeats the same bytes")
     # Before anything is fetched: most often it is the agent.
     identity: Mapping[str, Any] = own_identity()
     differs = _differing(hashes, identity, anyway=anyway)
@@ -247,8 +247,8 @@ def _other(hashes: BlockHashes, differs: Mapping[str, tuple[str, str]]) -> str:
     words = [f"another {_PARTS.get(p, p)} ({a}; here {b})" for p, (a, b) in differs.items()]
     by = f" by iolab {hashes.iolab} (this is {__version__})" * (hashes.iolab != __version__)
     return (
-        f"measured{by} with {' and '.join(words)}, so the same bytes cannot come out; --anyway "
-        "measures, and says how far the values agree"
+        f"measured{by} with {' and '.join(words)}, so the bytes cannot be the same; --anyway "
+        "measures it and compares the values"
     )
 
 

@@ -173,7 +173,7 @@ class _Run:
         lost = [key for key in plan.blocks if key not in keys]
         if not lost:
             return keys
-        failure = next(iter(errors.values()), Failure("the machine did not come to an end"))
+        failure = next(iter(errors.values()), Failure("the machine did not finish"))
         again = [
             level
             for level in levels
@@ -218,7 +218,7 @@ def _found(run: _Run) -> Why:
     if not tried:
         tried, fixed = _offered(run, surveyed)
         for phrase in fixed:
-            _log.info("the kernel does not let change %s", phrase)
+            _log.info("the kernel does not allow changing %s", phrase)
     _log.info("screening %d interventions in %d boots", len(tried), _SCREENING_BOOTS)
     keys = run.measure(claims, tried, boots=_SCREENING_BOOTS)
     screened_data = run.data(keys)
@@ -245,7 +245,7 @@ def _found(run: _Run) -> Why:
     table = pd.concat(tables, ignore_index=True)[list(ATTRIBUTION_COLUMNS)]
     for level, reason in run.failed.items():
         hung = (table["intervention"] == level) & (table["n"] == 0)
-        table.loc[hung, "reason"] = f"the machine did not come to its end: {reason}"
+        table.loc[hung, "reason"] = f"the machine did not finish: {reason}"
     write_tables(run.store, list(keys), {}, folder / "screening")
     for stage, own in (("confirmation", confirmed_keys), (_LONG, long_keys)):
         if own:
@@ -274,7 +274,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
         if condition in seen or claim.requires:
             continue
         seen.append(condition)
-        _log.info("asking the kernel for its switches, at the condition of %r", claim.name)
+        _log.info("listing the kernel's switches under the condition of %r", claim.name)
         alike = [claim] if asked.claim else _answered_together(asked.pathology, claim)
         plan = run.plan(run.profile(alike, [], boots=1))
         measure_blocks(plan.blocks, asked.request, run.on_progress)
@@ -376,7 +376,7 @@ def switches(facts: Mapping[str, Any], machine: Machine | None, cell: Cell) -> l
 
 
 def fixed_switches(facts: Mapping[str, Any]) -> list[str]:
-    """Return what a booted kernel does not let change, a phrase each; `facts` as in `switches`."""
+    """Return phrases for what a booted kernel does not allow changing; `facts` as in `switches`."""
     tunables = facts.get("scheduler_tunables") or {}
     found = []
     if not tunables.get("features"):

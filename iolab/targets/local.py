@@ -47,8 +47,8 @@ class LocalTarget(RealTarget):
             # Not zero if something can be tuned; only the output matters.
             shown = run(argv, timeout_s=_PYPERF_S, check=False)
         except CommandError as error:
-            return f"pyperf said nothing: {error}"
-        return shown.stdout.strip() or f"pyperf said nothing: {shown.stderr.strip()[-300:]}"
+            return f"pyperf failed: {error}"
+        return shown.stdout.strip() or f"pyperf failed: {shown.stderr.strip()[-300:]}"
 
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
         """Return a run's state and more of its output."""

@@ -54,7 +54,7 @@ class Place:
         if reason := needs_guest(cell):
             raise CannotRunError(reason)
         if cell.antagonist is not None and cell.antagonist.device is not None:
-            raise CannotRunError("its antagonist needs a second device, and one is measured here")
+            raise CannotRunError("its antagonist needs a second device, and there is one here")
         if in_memory(cell):
             return cell
         filesystem = cell.filesystem
@@ -64,9 +64,9 @@ class Place:
             name = filesystem.realtime_device or filesystem.device
         data = next(d for d in cell.devices if d.name == name)
         if data.beneath:
-            raise CannotRunError(f"it needs a {data.kind} device over others, which are made")
+            raise CannotRunError(f"it needs a {data.kind} device, which only a recipe makes")
         if data.integrity:
-            raise CannotRunError("it needs a disk with protection information, which is made")
+            raise CannotRunError("it needs protection information, which only a made device has")
         device = self._device(data, _size_mib(cell), on_files=filesystem is not None)
         on_it = None if filesystem is None else FileSystem(filesystem.kind, name)
         if device.kind == "directory":
@@ -89,7 +89,7 @@ class Place:
             return replace(plain, kind=self.make)
         if self.directory:
             if not on_files:
-                raise CannotRunError("it reads or writes a device itself: name one (--destroy)")
+                raise CannotRunError("it uses a device without files: name one (--destroy)")
             return replace(plain, kind="directory", path=self.directory)
         return replace(plain, kind="named", path=self.disk or "", serial=self.serial)
 

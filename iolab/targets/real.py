@@ -45,7 +45,7 @@ def _run_bytes(plan: Plan, cpus: int) -> dict[str, int]:
 
 
 class RealTarget(ABC):
-    """A real machine, which is not booted for a measurement and must be left as it was."""
+    """A real machine: iolab does not boot it, and must restore it afterwards."""
 
     kind: str
     # Names it in sentences.
@@ -93,7 +93,7 @@ class RealTarget(ABC):
 
     def system_shown(self) -> str:
         """Return pyperf's findings about the machine, or why there are none."""
-        return f"pyperf is not part of the agent, and nothing is installed on {self.where}"
+        return f"pyperf is not part of the agent, and iolab installs nothing on {self.where}"
 
     def run(
         self, plan: Plan, into: Path, progress: Callable[[str], None] = lambda line: None
@@ -148,13 +148,13 @@ class RealTarget(ABC):
                 return
             if state == "gone":
                 raise IolabError(
-                    f"the run was killed, or {self.where} was rebooted; the next one puts back "
-                    "what it left, as iolab restore does, and goes on behind the cells it had done"
+                    f"the run was killed, or {self.where} was rebooted; the next sweep restores "
+                    "what it left, as iolab restore does, and continues after its last cell"
                 )
             if time.monotonic() > until:
                 raise IolabError(
                     f"no cell has ended on {self.where} for {_longest_cell_s(plan) / 60:.0f} min; "
-                    "the next sweep looks again, and iolab restore names the process at work there"
+                    "the next sweep checks again, and iolab restore names the process"
                 )
             if state == "alive":
                 self.rest()
@@ -201,7 +201,7 @@ class RealTarget(ABC):
         return list(map(foreign.line, said.splitlines()))
 
     def _idle_agent(self, folder: str, *words: str, wait: bool) -> str:
-        """Run the folder's agent as `agent` does; with `wait`, once no other one is at work."""
+        """Run the folder's agent as `agent` does; with `wait`, once no other one runs."""
         told = False
         while True:
             try:

@@ -109,7 +109,7 @@ def ship(path_or_name: str | Path) -> Shipped:
         return _script(path)
     what = f"the program {path}"
     if wants.machine != _MACHINE:
-        raise UserError(f"{what} is for {wants.machine}, the guest is {_MACHINE}")
+        raise UserError(f"{what} is built for {wants.machine}, the guest is {_MACHINE}")
     if not wants.loader:
         return _shipped(path.name, {f"bin/{path.name}": path}, [f"bin/{path.name}"])
     loader = Path(wants.loader)
@@ -125,7 +125,7 @@ def program(argv: Sequence[str], **different: Any) -> Program:
     """Return the program of a plan for a command line here; UserError if it cannot run there."""
     # `argv` begins with its path, or its name in PATH; `different` are further fields of `Program`.
     if isinstance(argv, str) or not argv:
-        raise UserError("a program is a list: its name or path, then its arguments")
+        raise UserError("a program must be a list: its name or path, then its arguments")
     shipped = ship(argv[0])
     return Program([*shipped.argv, *map(str, argv[1:])], shipped.files, **different)
 
@@ -137,8 +137,8 @@ def program_entries(plan: Plan) -> Iterator[Entry]:
         kept = _kept(digest)
         if not kept.is_file() or digest_file(kept) != digest:
             raise CannotRunError(
-                f"{kept}, which the plan's program needs as {path}, is missing or damaged: plan "
-                "the measurement anew on this machine"
+                f"{kept}, which the plan's program needs as {path}, is missing or damaged: make "
+                "the plan again on this machine"
             )
         yield Entry.file(path.lstrip("/"), kept, executable=True)
 
@@ -175,8 +175,8 @@ def _shipped(name: str, files: dict[str, Path], argv: Sequence[str]) -> Shipped:
             atomic_write(_kept(digests[where]), data)
     if size > _LARGEST_MIB << 20:
         raise UserError(
-            f"the program {name} has {size >> 20} MiB with its libraries; the guest, which has "
-            f"them in memory, takes {_LARGEST_MIB}"
+            f"the program {name} has {size >> 20} MiB with its libraries; the guest keeps them in "
+            f"memory, at most {_LARGEST_MIB}"
         )
     # Two builds of one program may be compared, so each gets its own folder.
     whole = hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
@@ -196,7 +196,7 @@ def _script(path: Path) -> Shipped:
         words = [word for word in words[1:] if word != "-S"]
     interpreter = Path(words[0]).name if words else ""
     if interpreter not in _INTERPRETERS:
-        ran_by = f"runs with {interpreter}" if interpreter else "is no program and names none (#!)"
+        ran_by = f"runs with {interpreter}" if interpreter else "is no program or script (#!)"
         raise UserError(f"{path} {ran_by}; the guest has python3 and sh")
     where = f"bin/{path.name}"
     shipped = _shipped(path.name, {where: path}, [where])

@@ -113,7 +113,7 @@ def _reason(stderr: str, where: str) -> IolabError:
             "compare the key"
         )
     if "Permission denied" in stderr:
-        return UserError(f"{where} refuses the login: set up an ssh key, no password is asked for")
+        return UserError(f"{where} refuses the login: set up an ssh key; iolab enters no password")
     lines = stderr.strip().splitlines()
     last = foreign.line(lines[-1], _MOST_REASON) if lines else "ssh printed no reason"
     return LostError(f"no connection to {where}: {last}")

@@ -318,7 +318,7 @@ def test_results_in_a_folder_are_inputs(tmp_path: Path) -> None:
     (tmp_path / "hard").hardlink_to(folder / "deep" / "c000.json.gz")
     check_outputs([folder / "mail.txt", folder / "page.html", folder / "new.json"], [folder])
     for name in ("sweep/cells.parquet", "hard", "sweep/traces/c000.json.gz"):
-        with pytest.raises(UserError, match="is read here"):
+        with pytest.raises(UserError, match="an input of this command"):
             check_outputs([tmp_path / name], [tmp_path / "none", folder])
 
 

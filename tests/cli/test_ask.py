@@ -53,4 +53,4 @@ def test_the_answer_has_all_and_can_be_asked_on(iolab: Iolab, tmp_path: Path) ->
     assert found["ratio"][0]["kernel"] == "6.1"
     assert found["verdicts"][0]["n"] == 1
     assert "iolab.question" in Path(found["question"]).read_text()
-    assert "How the job is understood" in page.with_suffix(".html").read_text()
+    assert "How iolab understands the job" in page.with_suffix(".html").read_text()

@@ -48,5 +48,5 @@ def test_a_port_in_use_is_one_sentence(
         code, error = in_process("lab", "--no-browser", *form.format(port).split())
     assert (code, error) == (
         2,
-        f"iolab: port {port} cannot be used (in use): choose another, or leave --port away\n",
+        f"iolab: port {port} cannot be used (in use): choose another, or omit --port\n",
     )

@@ -52,12 +52,12 @@ def test_kernels_as_json(iolab: Iolab, alone: dict[str, str]) -> None:
     assert {kernel["state"] for kernel in kernels} == {"unreachable"}
     told = iolab("kernels", "--json", "fetch", "6.1", **alone)
     assert (told.code, told.out) == (2, "")
-    assert told.one_line() == "--json goes behind fetch"
+    assert told.one_line() == "put --json after fetch"
 
 
 def test_kernels_that_are_not_here_are_not_compared(iolab: Iolab, alone: dict[str, str]) -> None:
     told = iolab("kernels", "--diff", "6.1", "6.12", **alone)
     assert told.code == 2
-    assert told.one_line().startswith("kernel 6.1 is not in the cache: type iolab kernels fetch")
+    assert told.one_line().startswith("kernel 6.1 is not in the cache: run iolab kernels fetch")
     told = iolab("kernels", "--diff", "6.1", "6.12", "fetch", "6.1", **alone)
-    assert (told.code, told.one_line()) == (2, "--diff compares kernels: leave fetch away")
+    assert (told.code, told.one_line()) == (2, "--diff takes no command: omit fetch")

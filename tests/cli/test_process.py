@@ -120,7 +120,7 @@ def test_what_an_encoding_lacks_is_escaped(data: str, tmp_path: Path) -> None:
     assert redirected("", "mail", data, PYTHONIOENCODING="ascii").code == 0
 
 
-_SENTENCE = "iolab: interrupted; what was measured is kept, and the next sweep goes on"
+_SENTENCE = "iolab: interrupted; measured blocks are kept, and the next sweep measures the rest"
 _SWEEP = ("sweep", "--pathology", "dio_kworker", "--profile", "smoke", "--kernel", "6.1")
 
 

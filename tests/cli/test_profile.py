@@ -179,13 +179,13 @@ def test_who_wakes_and_preempts_whom_is_shown(
     [
         (["--switches"], 2, "name the cell"),
         ([_CELL, "--switches"], 1, "no calls of cell"),
-        ([_CELL, "--against", _OTHER, "--switches"], 2, "is of one cell"),
+        ([_CELL, "--against", _OTHER, "--switches"], 2, "takes one cell"),
         (["0123456789abcdef-c009"], 1, "was not observed"),
         (["../../etc-passwd"], 1, "was not observed"),
         (["--flame", "x.html"], 2, "name the cell"),
-        ([_CELL, _OTHER], 2, "is of one cell"),
+        ([_CELL, _OTHER], 2, "takes one cell"),
         ([_CELL, "--against", _OTHER, "--against", _CELL], 2, "1 cells need as many"),
-        ([_CELL, _CELL, *("--against", _CELL) * 2, "--pprof", "x"], 2, "--pprof is of one cell"),
+        ([_CELL, _CELL, *("--against", _CELL) * 2, "--pprof", "x"], 2, "--pprof takes one cell"),
         ([_CELL, "--perfetto", "x"], 1, "no calls of cell"),
     ],
 )

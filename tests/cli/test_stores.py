@@ -47,7 +47,7 @@ def test_stores_are_merged_and_said(iolab: Run, tmp_path: Path) -> None:
     told = iolab("merge", one, "--root", two)
     assert (told.code, told.one_line()) == (1, "left out: 1 block; different in virtual time: 0")
     assert f"left out  block {bad[:16]} (dio_kworker 6.1 boot 0): damaged" in told.out
-    assert f"{one}: 1 taken, 0 were there" in told.out
+    assert f"{one}: 1 taken, 0 already there" in told.out
 
     without_digests(RawStore(two), good)
     spoil(two / "raw" / good / "facts.json", lambda data: data.replace(b"CFS", b"EEVDF"))
@@ -186,7 +186,7 @@ def test_what_is_no_folder_of_results_is_one_sentence(
     (tmp_path / "cells.parquet").touch()
     told = iolab("fsck", tmp_path / "cells.parquet")
     assert (told.code, told.out) == (2, "")
-    assert "is no folder of results" in told.one_line()
+    assert "is not a folder of results" in told.one_line()
 
 
 def test_another_iolabs_store_is_refused(

@@ -29,7 +29,7 @@ from tests.support.command import Iolab
         (["--boots", "0"], "--boots must be 1-1000, not 0"),
         (["--boots", "1001"], "--boots must be 1-1000, not 1001"),
         (["--dry-run", "--boots", "-1"], "--boots must be 1-1000, not -1"),
-        (["--dry-run", "--target", "local"], "--dry-run is for virtual machines"),
+        (["--dry-run", "--target", "local"], "--dry-run needs virtual machines"),
         (["--no-such-option"], "--no-such-option"),
         (["--clock", "sundial"], "unknown clock 'sundial'"),
         (["--kernel", "2.4"], "unknown kernel '2.4'"),

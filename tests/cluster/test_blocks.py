@@ -68,7 +68,7 @@ def test_results_are_taken_in_once_and_compared_the_second_time(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
     [
-        ("../evil", b"", "holds '../evil', which is refused"),
+        ("../evil", b"", "holds '../evil'"),
         ("run.json", b"{}", "damaged run.json"),
         ("run.json", json.dumps({**RUN, "wall_s": -1}).encode(), "damaged run.json"),
         ("facts.json", b"{}", "damaged facts.json"),
@@ -129,8 +129,8 @@ def test_parts_travel_by_their_hashes(tmp_path: Path, monkeypatch: pytest.Monkey
     ("different", "sentence"),
     [
         ({"cluster": "host"}, r"tcp://HOST:PORT, not 'host'"),
-        ({"target": "local", "clock": "host"}, "leave --target away"),
-        ({"observed": ["all"]}, "does not observe"),
+        ({"target": "local", "clock": "host"}, "omit --target"),
+        ({"observed": ["all"]}, "cannot observe"),
     ],
 )
 def test_requests_that_do_not_go_with_a_cluster(different: object, sentence: str) -> None:

@@ -32,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"kernel": "6.11111"}, "unknown kernel"),
         ({"kernel": 6.99}, "no known kernel"),
         ({"boots": 0}, "boots must be at least 1"),
-        ({"target": "local", "kernel": "6.1"}, "a real one runs the kernel it runs"),
+        ({"target": "local", "kernel": "6.1"}, "omit kernel"),
         ({"target": "somewhere"}, "somewhere"),
         ({"clock": "sidereal"}, "unknown clock"),
     ],
@@ -83,7 +83,7 @@ def test_papermill_measures_the_condition_that_it_is_given(root: Path, tmp_path:
     said = json.dumps(outputs)
     assert "in 1 boot, virtual time" in said
     # No claim is about this condition; no cell is invalid; no bar is left on red.
-    assert "Not asked" in said
+    assert "Not judged" in said
     assert "cells are valid" in said
     assert not any(output.get("name") == "stderr" for output in outputs)
 
@@ -117,7 +117,9 @@ def test_an_interrupted_comparison_is_one_sentence_and_leaves_nothing_running(
         assert machines
         one.send_signal(signal.SIGINT)
         said, _ = one.communicate(timeout=PATIENCE_S)
-    assert said == "interrupted: 0 of 1 blocks are measured and kept; run it again to go on\n"
+    assert (
+        said == "interrupted: 0 of 1 blocks are measured and kept; repeat the command to continue\n"
+    )
     wait_until(lambda: not any(alive(pid) for pid in machines))
 
 

@@ -103,7 +103,7 @@ def test_traces_are_of_one_condition_which_is_named(tmp_path: Path) -> None:
     torn = _recorded(data, tmp_path, (64, 1000))
     assert {name.partition(", ")[2] for name in torn.traces()} == {"kernel 6.1, iodepth 192"}
     assert len(torn.traces(iodepth=64)) == 4
-    with pytest.raises(UserError, match=r"iodepth 7 \(there are: 64, 192\)"):
+    with pytest.raises(UserError, match=r"iodepth 7 \(known: 64, 192\)"):
         whole.traces(iodepth=7)
     with pytest.raises(UserError, match=r"iodept.*iodepth"):
         whole.traces(iodept=64)

@@ -289,42 +289,42 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"treatment": {"cpu.weight": 1}}, "give the work as fio=... or as program="),
-        ({"fio": JOB, "program": HOG, "treatment": {"cpu.weight": 1}}, "one of them"),
+        ({"treatment": {"cpu.weight": 1}}, "either fio=... or program="),
+        ({"fio": JOB, "program": HOG, "treatment": {"cpu.weight": 1}}, "either fio="),
         ({"fio": JOB, "treatment": {}}, "the treatment is empty"),
         ({"fio": JOB, "treatment": {"cpu.wieght": 1}}, "did you mean cpu.weight"),
         ({"fio": JOB, "treatment": {"cpu.weight": 0}}, "cpu.weight must be 1-10000, not 0"),
         ({"fio": JOB, "treatment": {"cpu.weight": []}}, "cpu.weight needs at least one level"),
-        ({"fio": JOB, "treatment": {"cpu.weight": 1.5}}, "a whole number or a string, not 1.5"),
+        ({"fio": JOB, "treatment": {"cpu.weight": 1.5}}, "an integer or a string, not 1.5"),
         ({"fio": JOB, "treatment": {"cpu.weight": [1, 2], "cpu.idle": 1}}, "change together"),
-        ({"fio": JOB, "treatment": {"antagonist": True}}, "there is none: antagonist="),
+        ({"fio": JOB, "treatment": {"antagonist": True}}, "antagonist=..."),
         ({"fio": JOB, "treatment": {"runtime": 3}}, "runtime_ms"),
-        ({"fio": JOB, "treatment": {"bs": 1}, "vary": {"bs": [2]}}, "both varied and the treat"),
-        ({"fio": JOB, "treatment": {"bs": 1}, "claims": "iops < 3"}, "a claim is like"),
+        ({"fio": JOB, "treatment": {"bs": 1}, "vary": {"bs": [2]}}, "both varies and is the treat"),
+        ({"fio": JOB, "treatment": {"bs": 1}, "claims": "iops < 3"}, "write a claim as"),
         ({"fio": "rw='", "treatment": {"cpu.weight": 1}}, "quotation"),
         ({"program": ["no-such-program"], "treatment": {"cpu.weight": 1}}, "no-such-program"),
-        ({"program": HOG, "treatment": {"bs": 1}}, "'bs' is nothing that can be changed"),
+        ({"program": HOG, "treatment": {"bs": 1}}, "'bs' cannot be changed"),
         ({"fio": JOB, "treatment": {"bs": 1}, "filesystem": "ntfs"}, "file system 'ntfs'"),
         ({"fio": JOB, "treatment": {"bs": 1}, "device": Device("d", "floppy", 64)}, "'floppy'"),
         ({"fio": JOB, "treatment": {"NO_GENTLE": True}}, "'intervention': 'NO_GENTLE'"),
         ({"fio": JOB, "treatment": {"preempt": "full"}}, "'intervention': 'preempt=full'"),
-        ({"fio": JOB, "treatment": {"iodepth": 1}}, "changes nothing"),
-        ({"fio": JOB, "treatment": {"bs": [4096, 512]}}, "changes nothing"),
-        ({"fio": JOB, "treatment": {"scheduler": "none"}}, "changes nothing"),
-        ({"fio": JOB, "treatment": {"intervention": "none"}}, "changes nothing"),
-        ({"fio": JOB, "treatment": {"cpus": 1}}, "changes nothing"),
-        ({"fio": JOB, "treatment": {"cpu.max": "max"}, "group": {"cpu.max": "max"}}, "nothing"),
+        ({"fio": JOB, "treatment": {"iodepth": 1}}, "level of the control"),
+        ({"fio": JOB, "treatment": {"bs": [4096, 512]}}, "level of the control"),
+        ({"fio": JOB, "treatment": {"scheduler": "none"}}, "level of the control"),
+        ({"fio": JOB, "treatment": {"intervention": "none"}}, "level of the control"),
+        ({"fio": JOB, "treatment": {"cpus": 1}}, "level of the control"),
+        ({"fio": JOB, "treatment": {"cpu.max": "max"}, "group": {"cpu.max": "max"}}, "control"),
         ({"fio": JOB, "treatment": {"scheduler.low_latency": 0}}, "has none"),
-        ({"fio": JOB, "treatment": {"antagonist.cpu.max": "max"}}, "there is none"),
-        ({"fio": JOB, "treatment": {"a.iodepth": 2}}, "nothing that can be changed"),
-        ({"fio": JOB, "treatment": {"kernel": "6.1", "iodepth": 2}}, "alone"),
-        ({"fio": JOB, "treatment": {"iodepth": 2}, "vary": {"kernel": ["6.1"]}}, "a kernel is"),
+        ({"fio": JOB, "treatment": {"antagonist.cpu.max": "max"}}, "antagonist="),
+        ({"fio": JOB, "treatment": {"a.iodepth": 2}}, "cannot be changed"),
+        ({"fio": JOB, "treatment": {"kernel": "6.1", "iodepth": 2}}, "only change"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "vary": {"kernel": ["6.1"]}}, "kernel="),
         ({"fio": JOB, "treatment": {"kernel": "9.99"}}, "9.99"),
         (
             {"fio": JOB, "treatment": {"iodepth": 2}, "claims": "latncy_p99_ns ratio < 1"},
             "did you mean latency_p99_ns",
         ),
-        ({"program": HOG, "treatment": {"worker_nice": 5}}, "for a fio job"),
+        ({"program": HOG, "treatment": {"worker_nice": 5}}, "needs a fio job"),
         ({"fio": JOB, "treatment": {"iodepth": 2}, "filesystem": "zfs"}, "zfs"),
         ({"fio": JOB, "treatment": {"filesystem": "zfs"}}, "zfs"),
         ({"fio": JOB, "treatment": {"iodepth": 2}, "device": Device("d", "tape", 512)}, "tape"),
@@ -337,7 +337,7 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
         ),
         (
             {"fio": JOB, "treatment": {"mount": "noatime"}, "filesystem": None},
-            "there is none",
+            "needs a file system",
         ),
         (
             {"fio": JOB, "treatment": {"iodepth": 2}, "filesystem": FileSystem("xfs", "other")},
@@ -361,7 +361,7 @@ def test_a_comparison_measures_every_level() -> None:
 
 def test_a_kernel_is_compared_with_one_other(tmp_path: Path) -> None:
     for kernels in ("6.12", ["5.10", "6.1"]):
-        with pytest.raises(UserError, match="the one other kernel"):
+        with pytest.raises(UserError, match="one other kernel"):
             iolab.compare(fio=JOB, treatment={"kernel": "6.12"}, kernel=kernels, root=tmp_path)
 
 

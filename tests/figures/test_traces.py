@@ -164,7 +164,7 @@ def test_captions_say_how_many_and_which_clock(data: Dataset) -> None:
 
 
 def test_a_kernel_without_traces_is_one_sentence(data: Dataset) -> None:
-    with pytest.raises(UserError, match=r"no trace is kept of kernel 7.2 \(there are: 6.1, 6.12\)"):
+    with pytest.raises(UserError, match=r"no trace is kept of kernel 7.2 \(known: 6.1, 6.12\)"):
         report.recorded_traces(data, "7.2")
 
 

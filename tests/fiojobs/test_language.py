@@ -90,11 +90,11 @@ def test_a_job_file_by_its_path(tmp_path: Path) -> None:
     path.write_text("[a]")
     assert read_job(path) == [Section("a", {})]
     path.write_text("rw=read")
-    with pytest.raises(UserError, match=r"line 1 \('rw'\) stands before any \[section\]"):
+    with pytest.raises(UserError, match=r"line 1 \('rw'\) comes before any \[section\]"):
         read_job(path)
     for data, fault in (
-        (b"\xff\xfe", "is not a text"),
-        (b"[a]\n\0", "is not a text"),
+        (b"\xff\xfe", "is not text"),
+        (b"[a]\n\0", "is not text"),
         (b"[a]\n" + b"#" * (1 << 20), "1048580 bytes"),
     ):
         path.write_bytes(data)
@@ -109,9 +109,9 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/zero")
     for name in ("/dev/zero", "/dev/stdin", str(tmp_path), str(tmp_path / "fifo")):
         for given in (name, Path(name)):
-            with pytest.raises(UserError, match=r"cannot read the fio job .*no regular file"):
+            with pytest.raises(UserError, match=r"cannot read the fio job .*not a regular file"):
                 read_job(given)
-    with pytest.raises(UserError, match="no regular file"):
+    with pytest.raises(UserError, match="regular file"):
         read_job(tmp_path / "link")
 
 
@@ -135,14 +135,14 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("", "the fio job is empty: give options such as rw=randwrite bs=4k"),
         ("rw='read", "No closing quotation"),
         ("[global]\nrw=read\n", "no section beside [global]"),
-        ("[a\nrw=read\n", "line 1 is no section: '[a'"),
-        ("[]\nrw=read\n", "line 1 is no section: '[]'"),
-        ("rw=read\n[a]\n", "line 1 ('rw') stands before any [section]"),
+        ("[a\nrw=read\n", "line 1 is not a section: '[a'"),
+        ("[]\nrw=read\n", "line 1 is not a section: '[]'"),
+        ("rw=read\n[a]\n", "line 1 ('rw') comes before any [section]"),
         ("[a]\n[a]\n", "two sections named 'a'"),
         ("[globals]\nrw=read\n", "'globals' cannot be the name of a section"),
         ("[a]\nsize=${IOLAB_ABSENT}\n", "environment variable 'IOLAB_ABSENT', which is not set"),
         ("[a]\ninclude absent.fio\n", "cannot read the fio job 'absent.fio': No such file"),
-        ("strace fio --name=a", "'strace' is no program that starts fio"),
+        ("strace fio --name=a", "'strace' is not a program that starts fio"),
         ("fio --name=a --section=b", "no section called b"),
     ],
 )

@@ -5,47 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from iolab import measure
-from iolab_base.errors import UserError
-from tests.support.story import PREEMPTED, Line, block, story, switch, waking, write
+from tests.support.story import PREEMPTED, Line, story, switch, waking, write
 from tracedat import MissingEventError, RequestError, Trace, read
 
 IDLE, FIO, WORKER = (0, "swapper/0"), (10, "fio"), (20, "kworker/0:1")
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Trace:
-    return story(
-        tmp_path,
-        [
-            switch(1000, 0, IDLE, 0, FIO),  # fio runs 1000..1500, sleeps
-            switch(1500, 0, FIO, 1, IDLE),
-            waking(1700, 0, 0, WORKER, flags=0x08),  # from an interrupt
-            switch(1800, 0, IDLE, 0, WORKER),  # waited 100
-            waking(2000, 0, 20, FIO),
-            switch(2050, 0, WORKER, PREEMPTED, FIO),  # fio waited 50; the worker had run 250
-            switch(2300, 0, FIO, 1, WORKER),  # the worker was off for 250
-            switch(2600, 0, WORKER, 1, IDLE),
-            waking(2700, 0, 0, FIO, flags=0x10),  # never switched in: that wait is left out
-            (
-                2710,
-                0,
-                0,
-                "sched_migrate_task",
-                {"pid": 10, "comm": "fio", "orig_cpu": 0, "dest_cpu": 1},
-            ),
-            (
-                2900,
-                1,
-                0,
-                "sched_migrate_task",
-                {"pid": 10, "comm": "fio", "orig_cpu": 1, "dest_cpu": 0},
-            ),
-        ],
-    )
 
 
 def test_slices(trace: Trace) -> None:
@@ -100,37 +66,6 @@ def test_migrations(trace: Trace) -> None:
     assert found["to_cpu"].tolist() == [1, 0]
     assert found["interval_ns"].isna().tolist() == [True, False]
     assert found["interval_ns"].iloc[1] == 190
-
-
-def test_ping_pong(trace: Trace) -> None:
-    found = measure.ping_pong(trace, "fio", r"kworker/.*")
-    assert found.switches == 2
-    assert found.runs[["start_ns", "end_ns", "switches"]].to_numpy().tolist() == [[2050, 2300, 2]]
-    assert found.share == 250 / 1600
-    assert np.isnan(found.switches_per_io)
-    with pytest.raises(UserError, match="no task"):
-        measure.ping_pong(trace, "fio", "nobody")
-    with pytest.raises(UserError, match="both match"):
-        measure.ping_pong(trace, "fio", ".*")
-
-
-def test_turns_are_counted_for_each_clump(tmp_path: Path) -> None:
-    def clump(start: int, ios: int, turns: int) -> list[Line]:
-        lines = [block(start + n, 0, 0, "block_rq_complete", n) for n in range(ios)]
-        for n in range(turns):
-            sides = (FIO, WORKER) if n % 2 else (WORKER, FIO)
-            lines.append(switch(start + 1000 + 100 * n, 0, sides[0], PREEMPTED, sides[1]))
-        return lines
-
-    ms = 1_000_000
-    ticks = [(4, 1), (5, 10), (6, 0), (5, 7), (3, 2)]
-    lines = [line for n, tick in enumerate(ticks) for line in clump((1 + 4 * n) * ms, *tick)]
-    found = measure.turns_by_clump(story(tmp_path, lines), "fio", "kworker/.*")
-    # The first and the last clump may be cut off by the recording.
-    assert found["start_ns"].tolist() == [5 * ms, 9 * ms, 13 * ms]
-    assert found["ios"].tolist() == [5, 6, 5]
-    assert found["switches"].tolist() == [10, 0, 7]
-    assert found["switches_per_io"].tolist() == [2, 0, 1.4]
 
 
 def test_a_reused_pid_is_two_tasks(tmp_path: Path) -> None:

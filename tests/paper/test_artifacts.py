@@ -61,5 +61,5 @@ def test_a_caption_ends_with_the_commands_and_old_figures_are_gone(tmp_path: Pat
 
 
 def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="neither is nor holds a folder of results"):
+    with pytest.raises(UserError, match="is not a folder of results"):
         collect_results(tmp_path, tmp_path / "paper")

@@ -139,7 +139,7 @@ def test_a_measure_of_recorded_cells_alone_is_judged_from_them(data: Dataset) ->
     told = replace(data, cells=cells, mechanism=pd.DataFrame(rows))
     found = judge(told, claim(value="gaps", contrast="difference", below=None, above=5.0), "6.1")
     assert (found.verdict, found.estimate) == ("reproduced", 20.0)
-    with pytest.raises(UserError, match="there are: gaps"):
+    with pytest.raises(UserError, match="known: gaps"):
         with_measure(told, "gasp")
 
 
@@ -260,8 +260,8 @@ def test_boots_that_agree_are_judged_only_where_so_many_cannot_agree_by_chance(
     else:
         assert found.verdict == "inconclusive"
         who = "both boots agree" if n == 2 else f"all {n} boots agree"
-        assert found.reason.startswith(f"{who} to the last digit: fewer than ")
-        enough = int(found.reason.split()[-4])
+        assert found.reason.startswith(f"{who} to the last digit")
+        enough = int(found.reason.split()[-3])
         assert 0.5**enough < (1 - confidence) / 2 <= 0.5 ** (enough - 1)
 
 
@@ -269,7 +269,7 @@ def test_three_boots_that_agree_say_so_in_a_sentence() -> None:
     rows = [row for boot in range(3) for row in synthetic.block_cells(block=f"b{boot}", boot=boot)]
     alike = replace(synthetic.dataset(boots=1), cells=synthetic.frame(rows))
     found = judge(alike, claim(condition={**_CONDITION, "weight": 1000, "iodepth": 128}), "6.1")
-    assert found.reason == "all 3 boots agree to the last digit: fewer than 6 say too little"
+    assert found.reason == "all 3 boots agree to the last digit: a verdict needs 6 such boots"
 
 
 def test_boot_values_are_means_of_log_ratios_of_pairs(data: Dataset) -> None:
@@ -305,7 +305,7 @@ def _with_claims(**by_name: dict[str, Any]) -> Pathology:
             0.79,
             {"below": None, "above": 0.7},
             "inconclusive",
-            "whether there is something to cure is open: 'illness', inconclusive",
+            "it is open whether there is anything to cure: 'illness', inconclusive",
         ),
     ],
 )
@@ -384,7 +384,7 @@ def test_two_boots_give_an_interval_and_no_verdict(data: Dataset) -> None:
     two = replace(data, cells=data.cells[data.cells["boot"] < 2])
     found = judge(two, claim(below=100.0), "6.1")
     assert (found.verdict, found.n) == ("inconclusive", 2)
-    assert found.reason == "2 boots: a verdict takes 3"
+    assert found.reason == "2 boots: a verdict needs 3"
     assert found.low < found.estimate < found.high < 100
     three = replace(data, cells=data.cells[data.cells["boot"] < 3])
     assert judge(three, claim(below=100.0), "6.1").verdict == "reproduced"

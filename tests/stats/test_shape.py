@@ -184,9 +184,9 @@ def test_conditions_are_kept_apart() -> None:
 
 def test_bad_requests_are_said() -> None:
     cells = cells_of([12.0, 13.0])
-    with pytest.raises(UserError, match="no factor of numbers"):
+    with pytest.raises(UserError, match="not a numeric factor"):
         knee(cells, "colour")
-    with pytest.raises(UserError, match="no factor of numbers"):
+    with pytest.raises(UserError, match="not a numeric factor"):
         knee(cells, "scheduler")
     with pytest.raises(UserError, match="no boot has 4 levels"):
         knee(cells[cells["numjobs"] < 8], "numjobs")
@@ -340,5 +340,5 @@ def test_a_mixture_and_a_treatment_without_an_order_are_refused() -> None:
     other = cells.assign(
         pathology="aio_migration", affinity="free", size=512, tuning="", integrity=""
     )
-    with pytest.raises(UserError, match="affinity is no number"):
+    with pytest.raises(UserError, match="affinity is not a number"):
         _find(other)

@@ -14,31 +14,11 @@ from statsmodels.stats.multitest import multipletests
 
 from iolab import stats
 from iolab.stats.tables import kernel_ratio
-from iolab.stats.unpaired import welch_difference
 from iolab_base.errors import UserError
 from tests.support import synthetic
+from tests.support.synthetic import plain
 
 LOGS = st.floats(-1, 1).map(lambda x: round(x, 6))
-
-
-def plain(boots: int = 6, *, seed: int = 0, pairs: int = 2, kernel: str = "6.1") -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    return synthetic.frame(
-        [
-            row
-            for boot in range(boots)
-            for row in synthetic.block_cells(
-                kernel=kernel,
-                block=f"{kernel}-{boot}",
-                boot=boot,
-                boot_sd=0.04,
-                boot_effect_sd=0.03,
-                noise_sd=0.01,
-                pairs=pairs,
-                rng=rng,
-            )
-        ]
-    )
 
 
 def treated(table: pd.DataFrame) -> pd.Series:
@@ -329,26 +309,6 @@ def test_other_bad_requests_are_said() -> None:
         stats.estimate([])
 
 
-def test_outliers_are_marked_and_kept() -> None:
-    cells = plain(6)
-    cells.loc[5, "iops"] = 10_000.0
-    marks = stats.mark_outliers(cells)
-    assert marks[5]
-    assert marks.index.equals(cells.index)
-    assert marks.sum() <= 2
-    assert stats.pair_ratios(cells)["pairs"].sum() == len(cells) // 2
-    cells.loc[5, "valid"] = False
-    assert not stats.mark_outliers(cells)[5]
-
-
-def test_kernels_stand_in_the_order_of_their_versions() -> None:
-    names = ["6.12", "mine", "5.10", "6.8", "7.2", "6.1", "6.1-rt"]
-    ordered = ["5.10", "6.1", "6.1-rt", "6.8", "6.12", "7.2", "mine"]
-    assert sorted(names, key=stats.kernel_order) == ordered
-    table = stats.mean_table(synthetic.dataset(kernels=("6.12", "5.10"), boots=2).cells)
-    assert table["kernel"].unique().tolist() == ["5.10", "6.12"]
-
-
 def test_means_say_what_is_missing() -> None:
     cells = plain(3)
     assert set(stats.mean_table(cells)["missing"]) == {""}
@@ -433,24 +393,3 @@ def test_a_kernel_whose_cells_are_all_gated_leaves_rows_with_the_reason() -> Non
     assert len(table) == 3
     with pytest.raises(UserError, match="no valid cell"):
         kernel_ratio(cells.assign(valid=False, gate="load"), base="6.1", other="6.12")
-
-
-def test_a_difference_by_welch_is_in_the_values_own_unit() -> None:
-    a, b = np.array([1.0, 1.5, 2.5]), np.array([4.0, 4.1])
-    found = welch_difference(a, b, 0.9)
-    wanted = sp.ttest_ind(b, a, equal_var=False)
-    interval = wanted.confidence_interval(0.9)
-    assert found.mean == pytest.approx(4.05 - 5 / 3)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
-    assert found.p_value == pytest.approx(wanted.pvalue)
-    assert found.missing == ""
-
-
-def test_welch_says_what_is_missing() -> None:
-    one, same, spread = np.array([0.1]), np.array([0.1, 0.1]), np.array([0.1, 0.3])
-    assert welch_difference(one, spread, 0.95).missing == "one boot"
-    neither = welch_difference(same, same, 0.95)
-    assert neither.missing == "the boots of a kernel do not differ"
-    found = welch_difference(same, spread, 0.95)
-    assert found.missing == ""
-    assert math.isfinite(found.low)

@@ -171,7 +171,7 @@ def test_a_number_that_no_table_takes_is_one_sentence(tmp_path: Path, keys: list
         return json.dumps({**json.loads(data), "boot": 10**30}).encode()
 
     spoil(path, change)
-    with pytest.raises(IolabError, match="holds what no table takes") as caught:
+    with pytest.raises(IolabError, match="does not fit into the tables") as caught:
         write_tables(store, keys, {}, tmp_path / "tables")
     assert len(str(caught.value).splitlines()) == 1
     assert not (tmp_path / "tables" / "cells.parquet").exists()

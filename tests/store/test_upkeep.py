@@ -174,7 +174,7 @@ def test_what_a_link_leads_to_is_neither_counted_nor_removed(root: Path, tmp_pat
 def test_tables_behind_a_link_may_need_any_block(root: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (root / "dio_kworker" / "link").symlink_to(tmp_path / "other")
-    with pytest.raises(IolabError, match="which blocks its tables need is not known"):
+    with pytest.raises(IolabError, match="blocks of its tables are unknown"):
         find_garbage(root, unused=True)
     assert find_garbage(root)
 
@@ -216,6 +216,6 @@ def test_what_is_removed_is_what_was_found(root: Path) -> None:
 @pytest.mark.parametrize("damaged", ["[", "5", "[[]]"])
 def test_no_block_is_unused_where_it_is_not_known_what_is_used(root: Path, damaged: str) -> None:
     (root / "dio_kworker" / "quick" / "blocks.json").write_text(damaged)
-    with pytest.raises(IolabError, match="which blocks its tables need is not known"):
+    with pytest.raises(IolabError, match="blocks of its tables are unknown"):
         find_garbage(root, unused=True)
     assert find_garbage(root)

@@ -236,3 +236,23 @@ def shuffled(data: pd.DataFrame, seeds: Sequence[int] = (1, 2)) -> Iterator[pd.D
     """Yield the same rows in other orders."""
     for seed in seeds:
         yield data.sample(frac=1.0, random_state=seed)
+
+
+def plain(boots: int = 6, *, seed: int = 0, pairs: int = 2, kernel: str = "6.1") -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return frame(
+        [
+            row
+            for boot in range(boots)
+            for row in block_cells(
+                kernel=kernel,
+                block=f"{kernel}-{boot}",
+                boot=boot,
+                boot_sd=0.04,
+                boot_effect_sd=0.03,
+                noise_sd=0.01,
+                pairs=pairs,
+                rng=rng,
+            )
+        ]
+    )

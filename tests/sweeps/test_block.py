@@ -103,13 +103,12 @@ def test_a_flat_profile_is_enough_for_a_flat_one_only(
 @pytest.mark.parametrize(
     ("target", "installed", "instead"),
     [
-        ("local", True, "profile a run that is not kept, with `perf record -a -g -- sleep 30`"),
-        ("local", False, "install perf (Debian's linux-perf) and profile a run that is not kept"),
+        ("local", True, "profile another run with `perf record -a -g -- sleep 30`"),
+        ("local", False, "install perf (Debian's linux-perf) and profile another run with it"),
         (
             "ssh://root@box:2222",
             False,
-            "profile a run that is not kept, with "
-            "`ssh ssh://root@box:2222 perf record -a -g -- sleep 30`",
+            "profile another run with `ssh ssh://root@box:2222 perf record -a -g -- sleep 30`",
         ),
     ],
 )
@@ -127,7 +126,7 @@ def test_a_real_machine_has_perf_instead(
     monkeypatch.setenv("PATH", str(tmp_path))
     reasons = prepare_observer([replace(block, target=target)], ["all"])
     assert reasons == [f"a real machine cannot be observed from outside: {instead}"]
-    assert caplog.messages == [f"not observed, but measured: {reasons[0]}"]
+    assert caplog.messages == [f"measured, but not observed: {reasons[0]}"]
 
 
 @pytest.mark.vm

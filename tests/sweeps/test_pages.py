@@ -97,7 +97,7 @@ def test_a_cell_that_fails_is_named_and_what_was_made_is_shown(tmp_path: Path) -
 
 def test_a_notebook_whose_kernel_dies_is_one_sentence(tmp_path: Path) -> None:
     source = write_notebook(tmp_path / "n.ipynb", "import os", "os._exit(3)")
-    with pytest.raises(IolabError, match=r"n.ipynb failed: its kernel died"):
+    with pytest.raises(IolabError, match=r"n.ipynb failed: IPython kernel died"):
         made(source, tmp_path / "page.ipynb", {})
     assert "page.ipynb" not in _left(tmp_path)
 

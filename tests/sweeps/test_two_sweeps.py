@@ -40,7 +40,7 @@ def test_the_second_waits_and_measures_nothing(bench: Bench) -> None:
     ends = [sweep.end(PATIENCE_S) for sweep in sweeps]
     assert [said_wrong(said) for said in ends] == [[], []]
     assert [said.code for said in ends] == [0, 0], ends
-    waited = [said.words.count("something else measures into") for said in ends]
+    waited = [said.words.count("another process measures into") for said in ends]
     assert sorted(waited) == [0, 1]
     second = ends[waited.index(1)]
     assert "1 of 1 (1 were in the store)" in second.words

@@ -202,5 +202,5 @@ def test_a_store_into_which_something_else_measures_is_waited_for(
         wait_until(lambda: caplog.messages)
         assert thread.is_alive()
     thread.join(PATIENCE_S)
-    assert caplog.messages == [f"something else measures into {tmp_path}: waiting for its end"]
+    assert caplog.messages == [f"another process measures into {tmp_path}: waiting until it ends"]
     assert "no such claim" in str(ended[0])

@@ -260,17 +260,17 @@ def test_without_root_it_is_one_sentence(
     ("words", "sentence"),
     [
         (["--target", "remote"], "unknown target 'remote'"),
-        (["--target", "local", "--kernel", "6.1"], "--kernel is for virtual machines"),
+        (["--target", "local", "--kernel", "6.1"], "omit --kernel"),
         (["--target", "local", "--clock", "virtual"], "has no virtual clock"),
         (["--target", "local", "--jobs", "2"], "one block at a time"),
-        (["--directory", "/tmp"], "are for real machines"),
-        (["--target", "local", "--serial", "x"], "is of the disk that --destroy names"),
-        (["--target", "local", "--directory", "/a", "--destroy", "/dev/b"], "two places"),
+        (["--directory", "/tmp"], "need a real machine"),
+        (["--target", "local", "--serial", "x"], "--serial needs --destroy"),
+        (["--target", "local", "--directory", "/a", "--destroy", "/dev/b"], "exclude each other"),
         (["--target", "local", "--make", "zram", "--destroy", "/dev/b"], "choose one"),
-        (["--target", "local", "--make", "zram", "--directory", "/a"], "is in memory"),
+        (["--target", "local", "--make", "zram", "--directory", "/a"], "omit --directory"),
         (["--target", "local", "--make", "loop"], "--make loop needs --directory"),
         (["--target", "local", "--make", "floppy"], "'floppy' is not one of"),
-        (["--make", "zram"], "are for real machines"),
+        (["--make", "zram"], "need a real machine"),
     ],
 )
 def test_what_does_not_go_together_is_one_sentence(

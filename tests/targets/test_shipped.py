@@ -160,7 +160,7 @@ def _loaderless(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (_other_machine, "is for AARCH64, 64 bits, the guest is x86-64"),
+        (_other_machine, "is built for AARCH64, 64 bits, the guest is x86-64"),
         (_truncated, "is a damaged program"),
         (_lacking, "needs the library libc.so.7 (by tool), which is missing here"),
         (_loaderless, "needs the loader /lib64/ld-linux-x86-64.so.9, which is missing here"),
@@ -241,13 +241,13 @@ def test_a_plan_holds_the_digests_and_its_files_come_from_the_cache(tmp_path: Pa
     kept = tmp_path / "cache" / "programs" / next(iter(burn.files.values()))
     kept.chmod(0o644)
     kept.write_bytes(b"")
-    with pytest.raises(CannotRunError, match="is missing or damaged: plan the measurement anew"):
+    with pytest.raises(CannotRunError, match="is missing or damaged"):
         list(program_entries(planned))
 
 
 @pytest.mark.parametrize("argv", [[], "sleep 5"])
 def test_a_command_line_is_a_list(argv: Any) -> None:
-    with pytest.raises(UserError, match="a program is a list"):
+    with pytest.raises(UserError, match="must be a list"):
         program(argv)
 
 

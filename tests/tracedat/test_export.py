@@ -38,7 +38,7 @@ def test_an_event_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.dat").write_bytes(trace_v7([hostile], [[page]]))
     trace = read(tmp_path / "t.dat")
     assert trace.events == {"../../elsewhere": 1}
-    with pytest.raises(TraceError, match=r"no file can be named after the event '\.\./"):
+    with pytest.raises(TraceError, match=r"the event '\.\./"):
         write_parquet(trace, tmp_path / "deep" / "er" / "out")
     assert list(tmp_path.rglob("*.parquet")) == []
 

@@ -111,7 +111,7 @@ def test_what_is_no_event_is_counted_and_said(tmp_path: Path) -> None:
     )
     with (
         pytest.warns(UserWarning, match="4 lines"),
-        pytest.warns(UserWarning, match="events were lost"),
+        pytest.warns(UserWarning, match="lost events"),
     ):
         trace = iolab.read_trace(path)
     assert len(trace.frame("sched_switch")) == 2
@@ -178,5 +178,5 @@ def test_a_task_may_be_named_as_a_number_and_a_line_be_quoted(tmp_path: Path) ->
 
 def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "text")
-    with pytest.raises(TraceError, match="no regular file"):
+    with pytest.raises(TraceError, match="regular file"):
         tracedat.read(tmp_path / "text")

@@ -64,9 +64,9 @@ class _Text:
         merged = dict(self.everywhere)
         for key, value in options.items():
             if not _OPTION.fullmatch(key):
-                raise UserError(f"the fio job: {key[:60]!r} is no option of fio")
+                raise UserError(f"the fio job: {key[:60]!r} is not an option of fio")
             if not value.isprintable():
-                raise UserError(f"the fio job: the value of {key} is not a text: {value[:60]!r}")
+                raise UserError(f"the fio job: the value of {key} is not text: {value[:60]!r}")
             _put(merged, key, self._filled(value))
         if name == "global":
             self.everywhere = merged
@@ -136,9 +136,9 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise UserError(f"cannot read the fio job {name!r}: {error.strerror}") from error
     except ValueError as error:
-        raise UserError(f"the fio job {name!r} is not a text") from error
+        raise UserError(f"the fio job {name!r} is not text") from error
     if "\0" in text:
-        raise UserError(f"the fio job {name!r} is not a text")
+        raise UserError(f"the fio job {name!r} is not text")
     return text
 
 
@@ -169,7 +169,7 @@ def _read_lines(
         line = re.split("[;#]", raw, maxsplit=1)[0].strip()
         if line.startswith("["):
             if not line.endswith("]") or not line[1:-1].strip():
-                raise UserError(f"the fio job: line {number} is no section: {line[:60]!r}")
+                raise UserError(f"the fio job: line {number} is not a section: {line[:60]!r}")
             if name:
                 found.add(name, options)
             name, options = line[1:-1].strip(), {}
@@ -180,7 +180,7 @@ def _read_lines(
             key, _, value = (part.strip() for part in line.partition("="))
             if not name:
                 raise UserError(
-                    f"the fio job: line {number} ({key[:40]!r}) stands before any [section]"
+                    f"the fio job: line {number} ({key[:40]!r}) comes before any [section]"
                 )
             _put(options, key, value)
     return name, options
@@ -196,7 +196,7 @@ def _included(name: str, folder: Path) -> tuple[str, Path]:
 def _read_words(text: str, found: _Text) -> None:
     """Read options or a command line."""
     if len(text) > _LONGEST_LINE:
-        raise UserError(f"the fio job: no command line is that long: {text[:60]!r}")
+        raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -233,7 +233,7 @@ def _after_starters(words: list[str], found: _Text) -> tuple[dict[str, str], lis
             found.environment[name] = value
             continue
         if starter not in _STARTERS:
-            raise UserError(f"the fio job: {starter[:40]!r} is no program that starts fio")
+            raise UserError(f"the fio job: {starter[:40]!r} is not a program that starts fio")
         given: list[str] = []
         while before and (before[0].startswith("-") or before[0][:1].isdigit()):
             given.append(before.pop(0))

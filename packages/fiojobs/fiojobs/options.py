@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What becomes of each option of fio: passed on, translated, without effect; what lacks."""
+"""What iolab does with each option of fio: pass it on, translate it, or give it no effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEED = "each cell has a seed of its own, the same in its control"
 _LAYOUT = "iolab makes the files before the run: layout"
 _TIME = "the cell's time ends the run"
 _TOGETHER = "sections of one phase run for the same time"
-_GROUP = "the job's cgroup is the question's: group"
+_GROUP = "the question sets the job's cgroup: group"
 
 # Options that change nothing of what is measured, and why.
 WITHOUT_EFFECT: dict[str, str] = USELESS | {
@@ -38,8 +38,8 @@ WITHOUT_EFFECT: dict[str, str] = USELESS | {
         ),
         (_TOGETHER, "exitall exit_what exitall_on_error"),
         (_GROUP, "cgroup cgroup_weight cgroup_nodelete"),
-        ("the device's scheduler is the question's: device", "ioscheduler"),
-        ("the virtual machine is thrown away", "allow_mounted_write"),
+        ("the question sets the device's scheduler: device", "ioscheduler"),
+        ("iolab discards the virtual machine", "allow_mounted_write"),
     )
     for name in names.split()
 }
@@ -63,8 +63,8 @@ TRANSLATED = {
     "verify": "the checksums are written; verifying them is outside of the measured time",
     "cpus_allowed": "cores that the machine has",
     "cpumask": "cpus_allowed",
-    "numa_cpu_nodes": "nothing: the virtual machine has one node",
-    "numa_mem_policy": "nothing: the virtual machine has one node",
+    "numa_cpu_nodes": "no effect: the virtual machine has one node",
+    "numa_mem_policy": "no effect: the virtual machine has one node",
 }
 
 # Options with which a section has other files than one for each process: fio makes them.
@@ -105,7 +105,7 @@ LACKS = {
 
 
 def why_without_effect(option: str) -> str | None:
-    """Return why an option changes nothing of what is measured; None if it is passed on."""
+    """Return why an option has no effect on what is measured; None if it is passed on."""
     known = WITHOUT_EFFECT.get(option)
     return known or next((why for part, why in _FAMILIES if part.search(option)), None)
 
@@ -129,7 +129,7 @@ def fault_of_change(option: str, value: str) -> str:
     """Return why an option, at a value, cannot be what a question changes, or ""."""
     name = same_option(option)
     if name in OWN_FILES or (name in TRANSLATED and name not in GRAMMARS and name != "verify"):
-        return f"fio's {option} is not one of a cell: {fate_of(option)[0]}"
+        return f"fio's {option} cannot differ between cells: {fate_of(option)[0]}"
     if why := why_without_effect(name):
         return f"fio's {option} has no effect: {why}"
     # A virtual machine takes what a real one refuses.

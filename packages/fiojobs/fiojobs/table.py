@@ -60,13 +60,13 @@ class Work:
         self.rows.setdefault((option, asked, measured, why), []).append(section)
 
     def take(self, section: str, option: str, measured: str, why: str) -> None:
-        """Remove an option, with a row if it is there."""
+        """Remove an option, and add a row if it was there."""
         asked = self.options[section].pop(option, None)
         if asked is not None:
             self.say(section, option, asked or "set", measured, why)
 
     def change(self, section: str, option: str, value: str, why: str) -> None:
-        """Change the value of an option, with a row if it is another."""
+        """Change the value of an option, and add a row if the value differs."""
         asked = self.options[section].get(option)
         if asked != value:
             self.say(section, option, "not named" if asked is None else asked or "set", value, why)

@@ -23,7 +23,7 @@ from iolab_base.errors import CannotRunError, UserError
 # Options that begin a phase.
 _PHASES = ("stonewall", "wait_for")
 _SECOND_US: Final = 10**6
-_OVER_AGAIN: Final = "a job that is done begins again until its time is over; see as_asked"
+_OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
 
@@ -208,7 +208,7 @@ def _start_delay(work: Work, name: str, ratio: float) -> None:
         return
     delays = [_us(part) for part in text.split("-")]
     if not ratio or None in delays:
-        work.take(name, "startdelay", "0", "the job has no runtime that it could be a part of")
+        work.take(name, "startdelay", "0", "the job has no runtime to scale it by")
         return
     scaled = "-".join(f"{round((us or 0) * ratio)}us" for us in delays)
     work.change(name, "startdelay", scaled, "the same part of the runtime")
@@ -221,7 +221,7 @@ def _verification(work: Work, name: str) -> None:
     order = options.get("rw", "read").partition(":")[0]
     if order in ("read", "randread"):
         for option in [o for o in options if "verify" in o]:
-            why = "the device is fresh: nothing was written that could be verified"
+            why = "the device is new: there is no data to verify"
             work.take(name, option, "nothing", why)
         return
     why = "verifying after the writes is outside of the measured time; the checksums are written"

@@ -50,7 +50,7 @@ def write_calls(
         If there is no call.
     """
     if events.empty:
-        raise UserError("no call was recorded in this cell: there is nothing that Perfetto shows")
+        raise UserError("no call was recorded in this cell: Perfetto has nothing to show")
     packets = [*_tasks(events), *_counters(events)]
     if switches is not None:
         packets += _schedule(switches)

@@ -210,7 +210,7 @@ class Profile:
         """
         if not self.totals.get("ios"):
             raise UserError(
-                "nothing is known of what this cell's device did: there is no cost per I/O"
+                "the I/Os of this cell's device are unknown, so there is no cost per I/O"
             )
         return self.totals["ios"]
 

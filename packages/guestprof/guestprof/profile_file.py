@@ -58,7 +58,7 @@ def read_profile(path: Path, *, below: Path | None = None) -> Profile:
         totals = {str(name): int(value) for name, value in described["totals"].items()}
         # A parent comes before its children: sums walk the rows once.
         if (nodes["parent"] >= pd.RangeIndex(len(nodes))).any() or (nodes["parent"] < -1).any():
-            raise IolabError(f"{path} holds a damaged profile: it is no tree")
+            raise IolabError(f"{path} holds a damaged profile: it is not a tree")
     except _DAMAGED as error:
         raise IolabError(f"{path} holds no profile: {foreign.line(str(error))}") from error
     return Profile(nodes, totals)

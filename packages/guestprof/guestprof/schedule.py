@@ -57,7 +57,7 @@ def switches(calls: pd.DataFrame) -> pd.DataFrame:
         )
     if "interrupt" not in calls:
         raise UserError(
-            "these calls do not tell what an interrupt does: observe the cell without --flat"
+            "these calls do not show what an interrupt does: observe the cell without --flat"
         )
     frame = calls.sort_values("at_ns", kind="stable")
     found = frame[frame["function"] == _SWITCH].rename(

@@ -238,5 +238,5 @@ def kernel_symbols(kernel: Kernel, image: Image, toolbox: Toolbox) -> Symbols:
     folder = cache_dir("symbols", key)
     make_folder(folder, make, good=lambda path: _stored(path) is not None)
     if (symbols := _stored(folder)) is None:
-        raise IolabError(f"the symbols in {folder} disappeared: try again")
+        raise IolabError(f"another process removed the symbols in {folder}: try again")
     return symbols

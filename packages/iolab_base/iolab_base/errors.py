@@ -39,7 +39,7 @@ class CannotRunError(IolabError):
 
 
 class BusyError(IolabError):
-    """Another run, or a restore, is at work on the measured machine: exit code 5."""
+    """Another run, or a restore, is in progress on the measured machine: exit code 5."""
 
     exit_code = 5
 

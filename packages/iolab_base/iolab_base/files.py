@@ -128,7 +128,7 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
             if not stat.S_ISREG(status.st_mode):
                 continue
             if any(_is_of(status, file) for file in inputs):
-                raise UserError(f"{path} is read here, and cannot be written: name another file")
+                raise UserError(f"{path} is an input of this command: name another file")
         if place in places:
             raise UserError(f"{path} is named for two outputs: name two files")
         places.add(place)
@@ -171,7 +171,7 @@ def _refuse_planted(place: Path) -> None:
     shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
     if shared and owner not in (os.geteuid(), folder.st_uid):
         raise UserError(
-            f"{place} is of user {owner}, in a folder that everybody can write: name another file"
+            f"{place} belongs to user {owner}, in a folder that all can write: name another file"
         )
 
 

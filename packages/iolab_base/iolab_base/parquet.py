@@ -126,7 +126,7 @@ def as_frame(table: pa.Table, path: Path) -> pd.DataFrame:
 def _footer(data: bytes) -> pq.FileMetaData:
     """Return the metadata at the end of a file; ValueError unless they describe a flat table."""
     if data[-4:] != _MAGIC or int.from_bytes(data[-8:-4], "little") > _MOST_FOOTER:
-        raise ValueError("no footer of such a size")
+        raise ValueError("a footer of an impossible size")
     footer = pq.read_metadata(pa.BufferReader(data))
     # Another program's pages may reach beyond the size in the footer (PARQUET-816).
     if not (footer.created_by or "").startswith("parquet-cpp-arrow"):
@@ -167,7 +167,7 @@ def _check_pages(data: bytes, footer: pq.FileMetaData) -> None:
                 if kind == _DICTIONARY:
                     # An empty text takes the four bytes of its length.
                     if values * 4 > size:
-                        raise ValueError("a dictionary of more values than its bytes")
+                        raise ValueError("a dictionary with more values than bytes")
                     needed += 4 * size
                     continue
                 rows += values
@@ -177,7 +177,7 @@ def _check_pages(data: bytes, footer: pq.FileMetaData) -> None:
                 if needed > _MOST_BYTES:
                     raise ValueError("more than any table of iolab's")
             if rows != group.num_rows:
-                raise ValueError("pages of another number of rows")
+                raise ValueError("pages with another number of rows")
     if not fits_memory(needed):
         raise RefusedFileError(0, f"takes {needed >> 20} MiB, more than free memory")
 
@@ -187,7 +187,7 @@ def _pages(data: bytes, column: pq.ColumnChunkMetaData) -> Iterator[tuple[int, i
     at = min(column.dictionary_page_offset or column.data_page_offset, column.data_page_offset)
     end = at + column.total_compressed_size
     if column.file_path or not len(_MAGIC) <= at <= end <= len(data):
-        raise ValueError("pages outside of the file")
+        raise ValueError("pages outside the file")
     while at < end:
         header, at = _struct(data, at)
         kind, unpacked, packed = header[1], header[2], header[3]
@@ -196,7 +196,7 @@ def _pages(data: bytes, column: pq.ColumnChunkMetaData) -> Iterator[tuple[int, i
         if encoding not in _ENCODINGS or not packed >= 0 or not 0 <= unpacked <= _MOST_PAGE:
             raise ValueError("a page that iolab does not write")
         if values < 0:
-            raise ValueError("a page of fewer than no values")
+            raise ValueError("a page with a negative number of values")
         yield kind, encoding, values, unpacked
         at += packed
     if at != end:
@@ -236,7 +236,7 @@ def _struct(data: bytes, at: int, depth: int = _DEPTH) -> tuple[dict[int, Any], 
         elif kind in (_TRUE, _FALSE):
             found[field] = None
         else:
-            raise ValueError("no header of a page")
+            raise ValueError("a page without a header")
     return found, at + 1
 
 

@@ -102,7 +102,7 @@ def in_root(root: Path, name: PurePath) -> Path:
 
 def _refuse_irregular(mode: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
-        raise _refused(errno.EINVAL, "is no regular file", path)
+        raise _refused(errno.EINVAL, "is not a regular file", path)
 
 
 def _refused(number: int, words: str, path: Path) -> RefusedFileError:
@@ -182,7 +182,7 @@ def entries(folder: Path, most: int, *, below: Path) -> dict[str, os.stat_result
     place = _beneath(folder, below)
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
-            raise _refused(errno.ENOTDIR, "is no folder", folder)
+            raise _refused(errno.ENOTDIR, "is not a folder", folder)
         found: dict[str, os.stat_result] = {}
         # A folder opened with O_PATH cannot be listed.
         with os.scandir(f"/proc/self/fd/{place}") as names:
@@ -210,6 +210,6 @@ def part(stream: Readable, size: int) -> Iterator[bytes]:
     while size:
         data = stream.read(min(size, _CHUNK))
         if not data:
-            raise EOFError("it ends before it should")
+            raise EOFError("it ends too early")
         yield data
         size -= len(data)

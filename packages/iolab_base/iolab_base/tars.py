@@ -53,7 +53,7 @@ def members(stream: Readable) -> Iterator[tuple[str, int]]:
             elif kind in (b"0", b"\0"):
                 yield name, size
             else:
-                raise TarError(f"holds {name[:100]!r}, which is no plain file")
+                raise TarError(f"holds {name[:100]!r}, which is not a plain file")
             exactly(stream, -size % BLOCK)
     except EOFError as error:
         raise TarError("is cut short") from error
@@ -77,7 +77,7 @@ def header_of(block: bytes) -> Header:
     """Parse a block of `BLOCK` bytes; TarError if it is not a header, or damaged."""
     total = sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
     if _octal(block[148:156]) != total:
-        raise TarError("is no tar, or is damaged")
+        raise TarError("is not a tar archive, or is damaged")
     name = block[:100].split(b"\0")[0]
     if block[257:263] == b"ustar\0" and (prefix := block[345:500].split(b"\0")[0]):
         name = prefix + b"/" + name
@@ -89,7 +89,7 @@ def _octal(field: bytes) -> int:
     digits = field.strip(b" \0")
     # Also refuses the sizes beyond 8 GiB, and negative ones, that GNU tar writes in base 256.
     if not digits or digits.strip(b"01234567"):
-        raise TarError("is no tar, or is damaged")
+        raise TarError("is not a tar archive, or is damaged")
     return int(digits, 8)
 
 
@@ -109,7 +109,7 @@ def unpack(stream: Readable, most: Mapping[str, int], into: Path) -> None:
     seen = set()
     for name, size in members(stream):
         if name not in most or name in seen:
-            raise TarError(f"holds {name[:100]!r}, which is refused")
+            raise TarError(f"holds {name[:100]!r}, which iolab does not accept")
         if size > most[name]:
             raise TarError(f"holds {name!r} of {size} bytes, more than {most[name]}")
         seen.add(name)

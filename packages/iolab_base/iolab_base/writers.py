@@ -47,7 +47,7 @@ def _fault(status: os.stat_result, *, last: bool) -> str:
         return ""
     others = status.st_mode & stat.S_IWOTH
     if others or (status.st_mode & stat.S_IWGRP and not _is_private_group(status)):
-        return "can be written by others; look what is in it, then `chmod go-w` it"
+        return "can be written by others; check its contents, then `chmod go-w` it"
     return ""
 
 

@@ -46,7 +46,7 @@ class _Blocks:
         if shape not in self._machines:
             target = target_of(block)
             if not isinstance(target, VmTarget):
-                raise UserError("a cluster measures virtual machines: leave --target away")
+                raise UserError("a cluster measures only virtual machines: omit --target")
             self._machines[shape] = target, target.identity()
         return self._machines[shape]
 

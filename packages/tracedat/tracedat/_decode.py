@@ -139,7 +139,7 @@ def read(
     TooLargeError
         If they need more memory, or the file claims more than a trace has: a `TraceError`.
     TraceError
-        If the file is damaged or no trace; it names the offset or the section.
+        If the file is damaged or not a trace; it names the offset or the section.
     RequestError
         If the file lacks an event or the buffer: a `TraceError`; it suggests the nearest event.
 
@@ -375,7 +375,7 @@ def windows(
     16154
     """
     if ns <= 0:
-        raise RequestError(Path(path), f"windows of {ns} ns: their length must be positive")
+        raise RequestError(Path(path), f"the length of a window must be positive, not {ns} ns")
     with TraceFile(Path(path)) as file:
         todo = plan(file, events, buffer)
         index = Index(file, todo.container, todo.sources)

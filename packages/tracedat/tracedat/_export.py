@@ -77,14 +77,14 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
     Raises
     ------
     RequestError
-        If it is no new or empty folder.
+        If it is not a new or empty folder.
     TraceError
-        If an event's name is no file name.
+        If an event's name is not a valid file name.
     OSError
         If it cannot be written; there is then no folder.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RequestError(folder, "is no new or empty folder")
+        raise RequestError(folder, "is not a new or empty folder")
     about = json.dumps(
         {
             "source": trace.path.name,
@@ -97,7 +97,7 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
     # An event's name is what its format in the file says; it becomes the name of a file here.
     for name in tables:
         if not _EVENT.fullmatch(name):
-            problem = f"no file can be named after the event {printable(name, 80)!r}"
+            problem = f"the event {printable(name, 80)!r} has no valid file name"
             raise TraceError(trace.path, problem)
     files = {name: f"{name.replace(':', '.')}.parquet" for name in (*tables, "losses")}
     try:

@@ -32,7 +32,7 @@ def _open_regular(path: Path) -> io.BufferedReader:
     handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise TraceError(path, "is no regular file")
+            raise TraceError(path, "is not a regular file")
         return os.fdopen(os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC), "rb")
     finally:
         os.close(handle)

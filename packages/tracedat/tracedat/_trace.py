@@ -97,7 +97,7 @@ class TraceInfo:
         The ring buffers; the top one is ``""``.
     options : mapping
         ``trace-cmd`` (its version) and ``uname`` of the recorded machine; of a text ``unread``,
-        the number of lines that are no events.
+        the number of lines that are not events.
     counters : mapping
         The kernel's counters (``entries``, ``overrun``, …) by buffer and CPU.
     """
