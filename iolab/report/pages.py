@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -279,7 +279,7 @@ def verdict_index(
 
 def filtered(
     table: pd.DataFrame,
-    filters: Sequence[str],
+    filters: Collection[str],
     rows: Sequence[tuple[pd.DataFrame, Mapping[str, Mapping[str, Any]]]],
 ) -> str:
     """Return an index as HTML: rows of cells by column, each with its part of `table`, filtered."""
