@@ -291,7 +291,7 @@ AIO_MIGRATION = Pathology(
         ),
         treated={"free": "the thread free to move"},
         date="2019-11-14",
-        numbers=("for 30 seconds ... the migration times can reach 5k ~ 10K in above test",),
+        numbers=("for 30 seconds ... the migration times can reach 5k ~ 10K",),
         cause="ended by 52262ee567ad (v5.6), here only without its limit of one runnable task",
     ),
 )
