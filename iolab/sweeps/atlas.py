@@ -87,6 +87,9 @@ def lacks(entry: Entry) -> list[str]:
             missing.append(f"it still has the template's {', '.join(kept)}")
     if published is None:
         return [*missing, "it does not say what was published (published=...)"]
+    for what in ("links", "numbers"):
+        if isinstance(getattr(published, what), str):
+            missing.append(f"its {what} are one text, not a tuple: end it with a comma")
     if not any(link.startswith("https://") for link in published.links):
         missing.append("no link is an address")
     if not published.numbers:

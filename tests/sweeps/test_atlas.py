@@ -89,6 +89,7 @@ def test_a_mail_and_its_reproducer_are_written_from_one_reading(
         ("2021-01-23", "January 2021", "date"),
         ("https://", "see ", "address"),
         ("numbers=(", "stack='' and (", "number"),
+        ('d1128c2d0c8",),', 'd1128c2d0c8"),', "its links are one text"),
         ("    published=iolab.Published(", "    published=None and iolab.Published(", "published"),
         ('"""Direct', "\n" * MOST_LINES + '"""Direct', "lines"),
     ],
