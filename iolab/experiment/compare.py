@@ -15,7 +15,7 @@ from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
 from iolab.experiment.progress import progress_bar
 from iolab.experiment.question import BOOTS, question
-from iolab.pathology import named_pathologies, register
+from iolab.pathology import named_pathology, register
 from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
 from iolab.paths import runs_dir
 from iolab.store.raw import RawStore
@@ -155,11 +155,7 @@ def _chosen(
         asked = question(**levels)
         register(asked)
         return asked, {}
-    found = named_pathologies([pathology])
-    if len(found) > 1:
-        several = ", ".join(one.name for one in found)
-        raise UserError(f"{pathology} defines {several}: compare one of them")
-    return found[0], levels
+    return named_pathology(pathology), levels
 
 
 def _asked(pathology: Pathology) -> bool:

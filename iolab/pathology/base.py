@@ -198,7 +198,7 @@ class Published:
     * ``stack``: where it happens, as the report's own stack shows it.
     * ``claim``: the default claim of a mail; "" chooses among the reproduced ones.
     * ``treated``: levels of the treatment in words for readers who do not know the pathology.
-    * ``date``: when it was published, as YYYY-MM-DD.
+    * ``date``: when it was published, as YYYY-MM-DD; of a report of iolab's, maybe the year alone.
     * ``numbers``: the published numbers in the report's own words.
     * ``cause``: what is known upstream: the commit or feature, and the version it came or went in.
     """

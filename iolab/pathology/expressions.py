@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.claims import Contrast
-from iolab.pathology.registry import named_pathologies, pathologies
+from iolab.pathology.registry import named_pathology, pathologies
 from iolab_base.errors import UserError
 from iolab_base.names import nearest, one_of
 
@@ -55,7 +55,7 @@ def question_of(text: str) -> Question:
     # measure, or in the pathology's first one.
     words = text.strip()
     prefix, separator, rest = words.partition(":")
-    named = _pathology_named(prefix.strip()) if separator else None
+    named = named_pathology(prefix.strip()) if separator else None
     asked = rest.strip() if separator else words
     if expression := _EXPRESSION.fullmatch(asked):
         pathology = named or _pathology_with(expression["measure"], asked)
@@ -63,16 +63,9 @@ def question_of(text: str) -> Question:
     if named is None and re.fullmatch(r"[\w./-]+", words):
         found = [p for p in pathologies().values() if p.name == words]
         if found or words.endswith(".py"):
-            pathology = found[0] if found else _pathology_named(words)
+            pathology = found[0] if found else named_pathology(words)
             return _of_claim(pathology, _first_claim(pathology))
     return _of_claim(*_claim_named(asked, [named] if named else pathologies().values()))
-
-
-def _pathology_named(name: str) -> Pathology:
-    found = named_pathologies([name])
-    if len(found) != 1:
-        raise UserError(f"{name} defines {len(found)} pathologies: name one")
-    return found[0]
 
 
 def _claim_named(name: str, among: Iterable[Pathology]) -> tuple[Pathology, Claim]:

@@ -2,9 +2,7 @@
 """fsnotify reference counts on a parent directory that stop direct reads from scaling.
 
 Source: the report on fsnotify contention with aio and io_uring (seed ``002_6198472e252e7bda.txt``):
-for each I/O ``__fsnotify_parent`` takes and drops a reference of the device node's directory; with
-many jobs on a fast device they all fight for its one cache line, and IOPS fall from 15 jobs on
-(Linux 6.3.9, 48 threads); without these calls they were more than four times as high.
+Linux 6.3.9, 48 threads; from 15 jobs on, IOPS fall.
 
 Two hooks make the calls (stacks of a kprobe on ``__fsnotify_parent``, 200 reads on 5.10, 6.1, 6.12
 and 7.2). On 5.10 and 6.1 every read asks for permission first (FS_ACCESS_PERM, from ``aio_read`` or
@@ -178,5 +176,8 @@ FSNOTIFY_CONTENTION = Pathology(
         measures=("dget_parent_per_io", "__fsnotify_parent_per_io"),
         stack="lockref_get_not_zero < dget_parent < __fsnotify_parent < io_read",
         treated={"directory": "an inotify watch on /dev (close_write)"},
+        date="2023",
+        numbers=("76% of the cpu on the box is sucked up", "iops immediately went up more than 4X"),
+        cause="ended for libaio by a5e57b4d370c (v6.10); io_uring keeps its second reference",
     ),
 )

@@ -169,14 +169,28 @@ def named_pathologies(names: Iterable[str | Path | Pathology]) -> list[Pathology
     return list(chosen.values())
 
 
+def named_pathology(name: str | Path | Pathology) -> Pathology:
+    """Return one pathology by its name or file: of several in a file, the one called like it."""
+    found = _named(name)
+    own = found if len(found) == 1 else [p for p in found if p.name == Path(str(name)).stem]
+    if not own:
+        several = ", ".join(pathology.name for pathology in found)
+        raise UserError(f"{name} defines {several}, of which none is called like the file")
+    return own[0]
+
+
 def _named(name: str | Path | Pathology) -> list[Pathology]:
     if isinstance(name, Pathology):
         if name.name not in pathology_names() or get_pathology(name.name) is not name:
             register(name)
         return [name]
-    if isinstance(name, Path) or name.endswith(".py") or "/" in name:
-        return register_file(name)
-    return [get_pathology(name)]
+    return register_file(file) if (file := named_file(name)) else [get_pathology(name)]
+
+
+def named_file(name: str | Path) -> Path | None:
+    """Return the file that a word names; None for the name of a pathology."""
+    is_file = isinstance(name, Path) or name.endswith(".py") or "/" in name
+    return Path(name) if is_file else None
 
 
 def get_pathology(name: str) -> Pathology:

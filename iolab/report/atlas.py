@@ -6,19 +6,18 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
 from iolab.pathology import get_pathology
-from iolab.pathology.base import Pathology
-from iolab.report.pages import TONES
-from iolab.shown import NO_MATH, rendered, terminal
+from iolab.pathology.base import Pathology, Published
+from iolab.report.pages import TONES, filtered
+from iolab.shown import terminal
 from iolab.stats.conditions import kernels_of
-from iolab.stats.verdicts import VERDICTS, verdict_text
+from iolab.stats.verdicts import verdict_text
 
 _ANSWERS: Final = {"reproduced": "yes", "not reproduced": "no"}
-_FILES: Final = ("mail", "script")
 
 
 def published_table(pathology: Pathology) -> pd.DataFrame:
@@ -34,6 +33,13 @@ def published_table(pathology: Pathology) -> pd.DataFrame:
         *(("address", link) for link in published.links),
     ]
     return pd.DataFrame([row for row in rows if row[1]], columns=["what", "as published"])
+
+
+def _facts(pathology: Pathology) -> dict[str, str]:
+    """Return when and with which numbers a report was published, and its cause."""
+    published = pathology.published or Published("", "", "")
+    told = filter(None, [published.date, "; ".join(published.numbers)])
+    return {"published": ": ".join(told), "cause": published.cause}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -54,16 +60,11 @@ class AtlasIndex:
         """A row for each report: ``report``, ``published``, an answer on each kernel, ``cause``."""
         rows = []
         for name in self._reports():
-            published = get_pathology(name).published
-            row = {"report": name, "published": "; ".join(published.numbers) if published else ""}
-            answers = {column: self._answer(name, kernel) for kernel, column in self._columns()}
-            row |= {c: f"{one['words']} {one['estimate']}".strip() for c, one in answers.items()}
-            rows.append({**row, "cause": published.cause if published else ""})
+            facts, parts = _facts(get_pathology(name)), self._answers(name).items()
+            answers = {c: f"{one['words']} {one['estimate']}".strip() for c, one in parts}
+            row = {"report": name, "published": facts["published"], **answers}
+            rows.append({**row, "cause": facts["cause"]})
         return pd.DataFrame(rows)
-
-    def _columns(self) -> list[tuple[str, str]]:
-        """Return each kernel with the name of its column."""
-        return [(kernel, f"kernel {kernel}") for kernel in kernels_of(self.table)]
 
     def _reports(self) -> list[str]:
         own = {control for names in self.controls.values() for control in names}
@@ -73,44 +74,27 @@ class AtlasIndex:
         return terminal(self.frame.to_string(index=False))
 
     def _repr_html_(self) -> str:
-        found = set(self.table["verdict"])
-        marks = {verdict: f"v{n}" for n, verdict in enumerate(VERDICTS) if verdict in found}
-        kernels = {kernel: f"k{n}" for n, kernel in enumerate(kernels_of(self.table))}
-        rows = []
-        for name in self._reports():
-            own = self._primary(name)
-            classes = [marks[verdict] for verdict in own["verdict"].unique()]
-            classes += [kernels[kernel] for kernel in own["kernel"].unique()]
-            rows.append((" ".join(classes), self._cells(name)))
-        choices = {
-            "Verdict": [(mark, verdict) for verdict, mark in marks.items()],
-            "Kernel": [(mark, terminal(kernel)) for kernel, mark in kernels.items()],
-        }
-        columns = list(dict.fromkeys(column for _, cells in rows for column in cells))
-        return rendered(
-            "verdicts.html.j2", no_math=NO_MATH, choices=choices, columns=columns, rows=rows
-        )
+        names = self._reports()
+        rows = [(self._primary(name), self._cells(name)) for name in names]
+        return filtered(self._primary(*names), ("Verdict", "Kernel"), rows)
 
-    def _primary(self, name: str) -> pd.DataFrame:
-        table = self.table
-        return table[(table["pathology"] == name) & ~table["secondary"]]
+    def _primary(self, *names: str) -> pd.DataFrame:
+        return self.table[self.table["pathology"].isin(names) & ~self.table["secondary"]]
 
-    def _cells(self, name: str) -> dict[str, dict[str, str]]:
+    def _cells(self, name: str) -> dict[str, dict[str, Any]]:
         """Return the parts of a report's cells by column."""
         pathology, links = get_pathology(name), self.links.get(name, {})
-        published = pathology.published
-        page = links.get("page", "")
-        cells = {"report": {"words": terminal(name), "address": page, "more": pathology.title}}
-        cells |= {column: self._answer(name, kernel) for kernel, column in self._columns()}
-        if published:
-            # Small print wraps.
-            numbers = terminal("; ".join(published.numbers))
-            cells["published"] = {"words": published.date or "-", "more": numbers}
-            cells["cause"] = {"words": "", "more": terminal(published.cause)}
-        for what in _FILES:
-            address = links.get(what, "")
-            cells[what] = {"words": what if address else "-", "address": address}
-        return cells
+        first = {
+            "words": terminal(name),
+            "address": links.get("page", ""),
+            "more": pathology.title,
+            "facts": {what: terminal(words) for what, words in _facts(pathology).items()},
+            "files": {what: address for what, address in links.items() if what != "page"},
+        }
+        return {"report": first, **self._answers(name)}
+
+    def _answers(self, name: str) -> dict[str, dict[str, str]]:
+        return {f"kernel {kernel}": self._answer(name, kernel) for kernel in kernels_of(self.table)}
 
     def _answer(self, name: str, kernel: str) -> dict[str, str]:
         own = self._primary(name)

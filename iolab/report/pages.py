@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -218,6 +218,8 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 _COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
+# The column of each filter's values.
+_FILTERS: Final = {"Report": "pathology", "Kernel": "kernel", "Verdict": "verdict"}
 TONES: Final = dict(zip(VERDICTS, ("yes", "no", *["open"] * 2, *["none"] * 3), strict=True))
 
 
@@ -241,40 +243,16 @@ class VerdictIndex:
         return terminal(verdict_summary(self.table).drop(columns="page").to_string(index=False))
 
     def _repr_html_(self) -> str:
-        reports = [str(name) for name in self.table["pathology"].unique()]
-        verdicts = [verdict for verdict in VERDICTS if verdict in set(self.table["verdict"])]
-        groups = {"Report": reports, "Kernel": kernels_of(self.table), "Verdict": verdicts}
-        marks = {
-            (group, value): f"{group[0].lower()}{place}"
-            for group, values in groups.items()
-            for place, value in enumerate(values)
-        }
-        several = len(reports) > 1
-        rows = verdict_summary(self.table).to_dict("records")
+        table = self.table
+        several = table["pathology"].nunique() > 1
+        shown = verdict_summary(table).to_dict("records")
         columns = [*(["report"] if several or self.links else []), "kernel", *_COLUMNS]
-        columns = [name for name in columns if any(row.get(name) != "no claim" for row in rows)]
-        choices = {
-            group: [(marks[group, value], terminal(value)) for value in values]
-            for group, values in groups.items()
-            if several
-        }
-        return rendered(
-            "verdicts.html.j2",
-            no_math=NO_MATH,
-            choices=choices,
-            columns=columns,
-            rows=[self._row(row, columns, marks) for row in rows],
-        )
-
-    def _row(
-        self, row: Mapping[Any, Any], columns: Sequence[str], marks: Mapping[tuple[str, str], str]
-    ) -> tuple[str, dict[str, dict[str, str]]]:
-        """Return the classes of a row, and the parts of its cells by column."""
-        name, kernel = str(row["pathology"]), str(row["kernel"])
-        own = (self.table["pathology"] == name) & (self.table["kernel"] == kernel)
-        classes = [marks["Report", name], marks["Kernel", kernel]]
-        classes += [marks["Verdict", verdict] for verdict in self.table.loc[own, "verdict"]]
-        return " ".join(classes), {column: self._cell(row, column) for column in columns}
+        columns = [name for name in columns if any(row.get(name) != "no claim" for row in shown)]
+        rows = []
+        for row in shown:
+            own = (table["pathology"] == row["pathology"]) & (table["kernel"] == row["kernel"])
+            rows.append((table[own], {column: self._cell(row, column) for column in columns}))
+        return filtered(table, _FILTERS if several else (), rows)
 
     def _cell(self, row: Mapping[Any, Any], column: str) -> dict[str, str]:
         name, kernel = str(row["pathology"]), str(row["kernel"])
@@ -297,6 +275,30 @@ def verdict_index(
 ) -> VerdictIndex:
     """Return the verdicts as a table that a reader filters; parameters as of `VerdictIndex`."""
     return VerdictIndex(table, links or {}, experiments or {})
+
+
+def filtered(
+    table: pd.DataFrame,
+    filters: Collection[str],
+    rows: Sequence[tuple[pd.DataFrame, Mapping[str, Mapping[str, Any]]]],
+) -> str:
+    """Return an index as HTML: rows of cells by column, each with its part of `table`, filtered."""
+    found: dict[str, Any] = {"Report": table["pathology"].unique(), "Kernel": kernels_of(table)}
+    found["Verdict"] = sorted(table["verdict"].unique(), key=VERDICTS.index)
+    marks = {
+        name: {value: f"{name[0].lower()}{place}" for place, value in enumerate(found[name])}
+        for name in filters
+    }
+    shown = [
+        (" ".join(marks[n][v] for n in filters for v in own[_FILTERS[n]].unique()), cells)
+        for own, cells in rows
+    ]
+    return rendered(
+        "verdicts.html.j2",
+        no_math=NO_MATH,
+        choices={n: [(m, terminal(str(v))) for v, m in of.items()] for n, of in marks.items()},
+        rows=shown,
+    )
 
 
 _CONSOLE_LINES: Final = 20

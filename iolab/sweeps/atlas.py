@@ -13,6 +13,7 @@ from typing import Final
 from iolab.extras import COMMANDS, extra
 from iolab.pathology import PATHOLOGIES, register_file
 from iolab.pathology.base import Pathology
+from iolab.pathology.registry import named_file
 from iolab.paths import ATLAS, NOTEBOOKS
 from iolab.sweeps.pages import Page, make_page
 from iolab.sweeps.pool import OnProgress
@@ -23,7 +24,8 @@ from iolab_base.names import one_of
 
 # A question that takes more shows what iolab lacks.
 MOST_LINES: Final = 40
-_LETTERS: Final = {"mail": ("mail.txt", ()), "script": ("reproducer.sh", ("--script",))}
+_TEMPLATE: Final = ATLAS / "_template.py"
+_LETTERS: Final = {"mail": "mail.txt", "script": "reproducer.sh"}
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,8 @@ def _files_of_the_atlas() -> dict[str, Path]:
 def _entry(name: str, files: Mapping[str, Path]) -> Entry:
     if name in PATHOLOGIES:
         return Entry(name, PATHOLOGIES[name])
-    is_path = name.endswith(".py") or "/" in name
-    path = (
-        Path(name)
-        if is_path
-        else files[one_of("report of the atlas", name, [*PATHOLOGIES, *files])]
-    )
+    known = [*PATHOLOGIES, *files]
+    path = named_file(name) or files[one_of("report of the atlas", name, known)]
     report, *controls = register_file(path)
     entry = Entry(path.stem, report, tuple(controls), path)
     if missing := lacks(entry):
@@ -78,16 +76,20 @@ def lacks(entry: Entry) -> list[str]:
     missing = []
     if report.name != entry.name:
         missing.append(f"its first question is called {report.name!r}, not {entry.name!r}")
-    if not report.claims:
-        missing.append("its question has no claim")
-    if any(not control.claims for control in entry.controls):
-        missing.append("a control has no claim")
+    missing += [f"its question {q.name} has no claim" for q in entry.questions if not q.claims]
     if entry.path is not None:
-        lines = len(entry.path.read_text().splitlines())
-        if lines > MOST_LINES:
-            missing.append(f"it has {lines} lines, more than {MOST_LINES}")
+        lines = entry.path.read_text().splitlines()
+        if len(lines) > MOST_LINES:
+            missing.append(f"it has {len(lines)} lines, more than {MOST_LINES}")
+        # What was published is indented by eight.
+        facts = [line for line in _TEMPLATE.read_text().splitlines() if line.startswith(" " * 8)]
+        if kept := [line.split("=")[0].strip() for line in lines if line in facts]:
+            missing.append(f"it still has the template's {', '.join(kept)}")
     if published is None:
         return [*missing, "it does not say what was published (published=...)"]
+    for what in ("links", "numbers"):
+        if isinstance(getattr(published, what), str):
+            missing.append(f"its {what} are one text, not a tuple: end it with a comma")
     if not any(link.startswith("https://") for link in published.links):
         missing.append("no link is an address")
     if not published.numbers:
@@ -126,16 +128,16 @@ def run_atlas(
 
 def _files(outcome: Outcome) -> dict[str, Path]:
     """Write what can be sent about a report; return it and its page."""
-    found = {} if outcome.page is None else {"page": outcome.page}
+    page = {} if outcome.page is None else {"page": outcome.page}
     mail = extra(COMMANDS, "mail")
-    for what, (name, options) in _LETTERS.items():
-        path = outcome.plan.folder / name
+    letters = {what: outcome.plan.folder / name for what, name in _LETTERS.items()}
+    for path in letters.values():
         path.unlink(missing_ok=True)
-        try:
-            mail.main([str(outcome.plan.folder), *options, "-o", str(path)], standalone_mode=False)
-        except IolabError as error:
-            # Such as a program, or a treatment that no script can set.
-            outcome.failed[what] = str(error)
-        else:
-            found[what] = path
-    return found
+    words = [outcome.plan.folder, "-o", letters["mail"], "--reproducer", letters["script"]]
+    try:
+        mail.main([str(word) for word in words], standalone_mode=False)
+    except IolabError as error:
+        # Such as a program, or a treatment that no script can set.
+        outcome.failed["mail"] = str(error)
+        return page
+    return page | letters

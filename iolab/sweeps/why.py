@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from iolab.pathology import named_pathologies
+from iolab.pathology import named_pathology
 from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import (
@@ -89,9 +89,7 @@ def why_request(
     root: Path,
 ) -> WhyRequest:
     """Return the request for one pathology, by its name or file, on one kernel."""
-    found = named_pathologies([pathology])
-    if len(found) > 1:
-        raise UserError(f"{pathology} defines {len(found)} pathologies: name one")
+    found = named_pathology(pathology)
     virtual = target == "vm"
     most = default_jobs() if virtual else 1
     request = Request(
@@ -102,7 +100,7 @@ def why_request(
         root=root.resolve(),
         target=target,
     )
-    return WhyRequest(found[0], kernel, request, claim, interventions, boots)
+    return WhyRequest(found, kernel, request, claim, interventions, boots)
 
 
 @dataclass(frozen=True)

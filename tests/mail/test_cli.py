@@ -42,6 +42,16 @@ def test_the_reproducer_alone_is_that_of_the_mail(iolab: Iolab, folder: Path) ->
     assert script.out in iolab(*words).out
 
 
+def test_a_mail_may_come_with_its_reproducer(iolab: Iolab, folder: Path, tmp_path: Path) -> None:
+    words = ("mail", folder, "--kernel", "6.1", "--claim", "IOPS lost")
+    path = tmp_path / "reproducer.sh"
+    told = iolab(*words, "--reproducer", path)
+    assert told.code == 0
+    assert path.read_text() in told.out
+    assert path.read_text() == iolab(*words, "--script").out
+    assert iolab(*words, "-o", path, "--reproducer", path).code == 2
+
+
 def test_one_mail_is_about_one_folder(iolab: Iolab) -> None:
     told = iolab("mail", REFERENCE)
     assert (told.code, told.out) == (2, "")

@@ -20,6 +20,7 @@ from iolab.pathology import (
     PATHOLOGIES,
     get_pathology,
     named_pathologies,
+    named_pathology,
     notebook_path,
     pathologies,
     pathology_names,
@@ -29,7 +30,7 @@ from iolab.pathology import (
 )
 from iolab.pathology.base import EXPERIMENT, Machine, Pathology
 from iolab.pathology.factors import Condition
-from iolab.paths import NOTEBOOKS
+from iolab.paths import ATLAS, NOTEBOOKS
 from iolab.sweeps.pages import handed_over
 from iolab_base.errors import UserError
 from tests.support.command import ARGV
@@ -67,6 +68,25 @@ def test_a_file_makes_its_pathologies_known(tmp_path: Path) -> None:
     assert notebook_path(made) == NOTEBOOKS / EXPERIMENT
     assert pathology_names() == [*PATHOLOGIES, NAME]
     assert list(pathologies()) == [*PATHOLOGIES, NAME]
+
+
+@pytest.mark.parametrize("name", ["a.py", "./a", Path("a")])
+def test_a_word_with_an_ending_or_a_slash_names_a_file(name: str | Path) -> None:
+    assert registry.named_file(name) == Path(name)
+    assert registry.named_file("dio_kworker") is None
+
+
+def test_of_several_in_a_file_the_one_called_like_it_is_meant() -> None:
+    path = ATLAS / "xfs_unaligned_dio.py"
+    assert named_pathology(path).name == "xfs_unaligned_dio"
+    assert named_pathology("xfs_unaligned_reads").title == "reads share the lock"
+
+
+def test_of_several_in_a_file_of_another_name_none_is_meant(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text((ATLAS / "xfs_unaligned_dio.py").read_text())
+    said = f"{path} defines xfs_unaligned_dio, xfs_unaligned_reads, of which none is called like"
+    assert refused(lambda: named_pathology(path)) == f"{said} the file"
 
 
 def test_a_name_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

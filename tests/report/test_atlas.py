@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
 from iolab import report
-from iolab.pathology import get_pathology
+from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.report.atlas import answer
 from iolab.stats.verdicts import verdict_table
 from tests.support.payloads import PAYLOADS, Attacked
 from tests.support.reports import report as reference
 
+_PAPER = tomllib.loads((Path(__file__).parents[2] / "paper" / "published.toml").read_text())
 NAMES = ("dio_kworker", "fsnotify_contention", "aio_migration")
 
 
@@ -34,6 +37,29 @@ def test_a_control_is_no_row_but_stands_below_the_answer(table: pd.DataFrame) ->
     title = get_pathology("fsnotify_contention").title
     assert title in first.text
     assert title not in second.text
+
+
+def test_a_row_says_when_what_and_why(table: pd.DataFrame) -> None:
+    index = report.AtlasIndex(table)
+    (row,) = index.frame.query("report == 'aio_migration'").to_dict("records")
+    assert row["published"].startswith("2019-11-14: ")
+    assert "5k ~ 10K" in row["published"]
+    assert "52262ee567ad" in row["cause"]
+    page = BeautifulSoup(index._repr_html_(), "html.parser")
+    heads = [head.text for head in page.select("th")]
+    assert heads == ["report", *(name for name in index.frame if name.startswith("kernel "))]
+    for words in (row["published"], row["cause"]):
+        assert words in page.select("tbody tr")[-1].select("td")[0].text
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_a_report_of_iolab_has_the_facts_of_an_entry(name: str) -> None:
+    published = PATHOLOGIES[name].published
+    assert published is not None
+    assert published.numbers
+    assert published.cause
+    # The paper says when, too.
+    assert published.date[:4] in _PAPER[name]["where"]
 
 
 def test_a_row_leads_to_its_page_mail_and_reproducer(table: pd.DataFrame) -> None:

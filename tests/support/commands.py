@@ -24,6 +24,7 @@ _PASSED_ON: Final = {"lab", "sweep"}
 _FOREIGN: Final = {
     "apt",
     "cd",
+    "cp",
     "chromium",
     "dask",
     "export",

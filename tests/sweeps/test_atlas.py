@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from iolab.pathology import PATHOLOGIES
 from iolab.paths import ATLAS
+from iolab.sweeps import atlas
 from iolab.sweeps.atlas import MOST_LINES, entries
+from iolab.sweeps.sweep import Outcome
 from iolab_base.errors import UserError
 from tests.support.command import Iolab
 
@@ -35,11 +40,44 @@ def test_the_reports_of_iolab_come_first() -> None:
     assert names == [*PATHOLOGIES, *(path.stem for path in FILES)]
 
 
-def test_the_template_is_whole_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_what_the_template_says_is_to_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / "template.py"
-    path.write_text((ATLAS / "_template.py").read_text())
+    template = (ATLAS / "_template.py").read_text()
+    path.write_text(template)
+    kept = "citation, date, links, numbers, subject, happens, cause"
+    with pytest.raises(
+        UserError, match=f"is not a whole entry: it still has the template's {kept}$"
+    ):
+        entries([str(path)])
+    filled = re.sub(r'(?m)^( {8}.*)"(,|,\),)$', r'\1, mine"\2', template)
+    path.write_text(filled.replace("2026-01-31, mine", "2026-01-30"))
     (entry,) = entries([str(path)])
     assert [question.name for question in entry.questions] == ["template", "template_control"]
+
+
+def test_a_check_names_each_lack_and_exits_2(tmp_path: Path, iolab: Iolab) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(_WHOLE.replace("2021-01-23", "2021").replace("https://", ""))
+    told = iolab("atlas", "--check", path)
+    assert (told.code, told.out) == (2, "")
+    assert told.one_line().endswith(
+        f"{path} is not a whole entry: its first question is called 'xfs_unaligned_dio', "
+        "not 'mine'; no link is an address; its date is not YYYY-MM-DD: '2021'"
+    )
+
+
+def test_a_mail_and_its_reproducer_are_written_from_one_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = SimpleNamespace(folder=tmp_path)
+    asked: list[list[str]] = []
+    command = SimpleNamespace(main=lambda words, standalone_mode: asked.append(words))
+    monkeypatch.setattr(atlas, "extra", lambda group, name: command)
+    found = atlas._files(cast("Outcome", SimpleNamespace(page=None, plan=plan)))
+    assert found == {"mail": tmp_path / "mail.txt", "script": tmp_path / "reproducer.sh"}
+    assert asked == [
+        [str(tmp_path), "-o", str(found["mail"]), "--reproducer", str(found["script"])]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +89,7 @@ def test_the_template_is_whole_under_a_name_of_its_own(tmp_path: Path) -> None:
         ("2021-01-23", "January 2021", "date"),
         ("https://", "see ", "address"),
         ("numbers=(", "stack='' and (", "number"),
+        ('d1128c2d0c8",),', 'd1128c2d0c8"),', "its links are one text"),
         ("    published=iolab.Published(", "    published=None and iolab.Published(", "published"),
         ('"""Direct', "\n" * MOST_LINES + '"""Direct', "lines"),
     ],

@@ -16,7 +16,8 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from iolab import report
-from iolab.paths import REFERENCE
+from iolab.pathology import PATHOLOGIES
+from iolab.paths import REFERENCE, TEMPLATES
 from iolab.shown import SCRIPTS
 from iolab.stats.verdicts import verdict_table
 from iolab.sweeps.pages import Page as NotebookPage
@@ -207,4 +208,22 @@ def test_scripts_run_if_their_object_declared_them_and_no_other_does(
     page.wait_for_function("document.title == 'own'")
     # The frame's other script, the page's other script and the handler.
     assert sum("Content Security Policy" in text for text in said) == 3
+    page.close()
+
+
+@pytest.mark.parametrize("width", _WIDTHS)
+def test_the_index_of_the_atlas_fits_five_kernels(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    table = pd.concat([verdict_table(reference(name)) for name in PATHOLOGIES])
+    assert table["kernel"].nunique() == 5
+    links = {name: dict.fromkeys(("page", "mail", "script"), "x") for name in PATHOLOGIES}
+    path = tmp_path / "atlas.html"
+    style = (TEMPLATES / "page.css").read_text()
+    index = report.AtlasIndex(table, {}, links)._repr_html_()
+    path.write_text(f"<!doctype html><style>{style}</style><main>{index}</main>")
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(_TOO_WIDE) == []
     page.close()

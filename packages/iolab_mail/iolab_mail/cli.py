@@ -32,6 +32,7 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--script", is_flag=True, help="Write the reproducer alone, a shell script.")
 @click.option("-o", "--output", type=_FILE, help="Write to this file instead of standard output.")
+@click.option("--reproducer", type=_FILE, help="Write the reproducer to this file, too.")
 @defined_in
 def mail(
     folder: Path,
@@ -41,6 +42,7 @@ def mail(
     causes: tuple[Path, ...],
     script: bool,
     output: Path | None,
+    reproducer: Path | None,
 ) -> None:
     """Write one finding as a mail to a list.
 
@@ -52,19 +54,21 @@ def mail(
     from iolab.report.attribution import load_attribution
     from iolab.store.dataset import load, result_folders
     from iolab_base.files import check_outputs, write_output
-    from iolab_mail.mail import finding_mail, finding_script
+    from iolab_mail.mail import finding_letters, finding_script
 
-    check_outputs([output] if output else [], [folder, *causes])
+    check_outputs([path for path in (output, reproducer) if path], [folder, *causes])
     folders = result_folders(folder)
     if len(folders) > 1:
         names = ", ".join(found.name for found in folders)
         raise UserError(f"{folder} holds several folders of results: name one of {names}")
     data = load(folders[0])
     if script:
-        text = finding_script(data, kernels=kernels, claim=claim)
+        text = commands = finding_script(data, kernels=kernels, claim=claim)
     else:
         found = [load_attribution(cause) for cause in causes]
-        text = finding_mail(data, kernels=kernels, claim=claim, causes=found)
+        text, commands = finding_letters(data, kernels=kernels, claim=claim, causes=found)
+    if reproducer is not None:
+        write_output(reproducer, commands)
     if output is None:
         click.echo(text, nl=False)
     else:

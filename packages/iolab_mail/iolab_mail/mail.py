@@ -58,11 +58,22 @@ def finding_mail(
     claim: str | None = None,
     causes: Sequence[Attribution] = (),
 ) -> str:
-    """Return a mail about one claim, in ASCII of 72 columns, ending with a newline.
+    """Return a mail about one claim: the first of `finding_letters`."""
+    return finding_letters(data, kernels=kernels, claim=claim, causes=causes)[0]
+
+
+def finding_letters(
+    data: Dataset,
+    *,
+    kernels: Sequence[str] = (),
+    claim: str | None = None,
+    causes: Sequence[Attribution] = (),
+) -> tuple[str, str]:
+    """Return a mail about one claim, in ASCII of 72 columns, and its reproducer as a shell script.
 
     By default it is about all kernels, and the claim of `iolab_mail.finding.find`. The same
-    data give the same text. Raises UserError for an unknown name, without data, for a claim that no
-    script can reproduce, or for a cause of something else.
+    data give the same texts. Raises UserError for an unknown name, without data, for a claim that
+    no script can reproduce, or for a cause of something else.
     """
     finding = find(data, kernels, claim)
     pathology = finding.pathology
@@ -85,7 +96,7 @@ def finding_mail(
     ]
     # A list takes plain text; a machine's own facts may be anything.
     said = terminal("\n\n".join(parts)).encode("ascii", "replace").decode()
-    return f"{said}\n"
+    return f"{said}\n", script
 
 
 def finding_script(data: Dataset, *, kernels: Sequence[str] = (), claim: str | None = None) -> str:
