@@ -30,9 +30,10 @@ _FILE = click.Path(path_type=Path)
     multiple=True,
     help="Folder of `iolab why`, for the cause on its kernel (repeatable).",
 )
-@click.option("--script", is_flag=True, help="Write the reproducer alone, a shell script.")
 @click.option("-o", "--output", type=_FILE, help="Write to this file instead of standard output.")
-@click.option("--reproducer", type=_FILE, help="Write the reproducer to this file, too.")
+@click.option(
+    "--reproducer", type=_FILE, help="Also write the reproducer to this file, a shell script."
+)
 @defined_in
 def mail(
     folder: Path,
@@ -40,7 +41,6 @@ def mail(
     kernels: tuple[str, ...],
     claim: str | None,
     causes: tuple[Path, ...],
-    script: bool,
     output: Path | None,
     reproducer: Path | None,
 ) -> None:
@@ -54,7 +54,7 @@ def mail(
     from iolab.report.attribution import load_attribution
     from iolab.store.dataset import load, result_folders
     from iolab_base.files import check_outputs, write_output
-    from iolab_mail.mail import finding_letters, finding_script
+    from iolab_mail.mail import finding_letters
 
     check_outputs([path for path in (output, reproducer) if path], [folder, *causes])
     folders = result_folders(folder)
@@ -62,11 +62,8 @@ def mail(
         names = ", ".join(found.name for found in folders)
         raise UserError(f"{folder} holds several folders of results: name one of {names}")
     data = load(folders[0])
-    if script:
-        text = commands = finding_script(data, kernels=kernels, claim=claim)
-    else:
-        found = [load_attribution(cause) for cause in causes]
-        text, commands = finding_letters(data, kernels=kernels, claim=claim, causes=found)
+    found = [load_attribution(cause) for cause in causes]
+    text, commands = finding_letters(data, kernels=kernels, claim=claim, causes=found)
     if reproducer is not None:
         write_output(reproducer, commands)
     if output is None:

@@ -99,12 +99,6 @@ def finding_letters(
     return f"{said}\n", script
 
 
-def finding_script(data: Dataset, *, kernels: Sequence[str] = (), claim: str | None = None) -> str:
-    """Return the reproducer of a mail alone: ``sh -e SCRIPT treated`` or ``control``."""
-    finding = find(data, kernels, claim)
-    return reproducer(_sides(finding), finding.claim.value)
-
-
 def _sides(finding: Finding) -> Sides:
     profile = finding.pathology.profiles[_PROFILE]
     return sides_of(finding.pathology, finding.claim, profile, random.Random(1))  # noqa: S311
