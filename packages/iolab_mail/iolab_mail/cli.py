@@ -31,9 +31,7 @@ _FILE = click.Path(path_type=Path)
     help="Folder of `iolab why`, for the cause on its kernel (repeatable).",
 )
 @click.option("-o", "--output", type=_FILE, help="Write to this file instead of standard output.")
-@click.option(
-    "--reproducer", type=_FILE, help="Also write the reproducer to this file, a shell script."
-)
+@click.option("--reproducer", type=_FILE, help="Also write the reproducer, a shell script, here.")
 @defined_in
 def mail(
     folder: Path,
