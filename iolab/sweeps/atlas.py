@@ -66,7 +66,7 @@ def _entry(name: str, files: Mapping[str, Path]) -> Entry:
     report, *controls = register_file(path)
     entry = Entry(path.stem, report, tuple(controls), path)
     if missing := lacks(entry):
-        raise UserError(f"{path} is not a whole entry: {'; '.join(missing)}")
+        raise UserError(f"{path} is not a complete entry: {'; '.join(missing)}")
     return entry
 
 
