@@ -46,7 +46,7 @@ def test_what_the_template_says_is_to_be_replaced(tmp_path: Path) -> None:
     path.write_text(template)
     kept = "citation, date, links, numbers, subject, happens, cause"
     with pytest.raises(
-        UserError, match=f"is not a whole entry: it still has the template's {kept}$"
+        UserError, match=f"is not a complete entry: it still has the template's {kept}$"
     ):
         entries([str(path)])
     filled = re.sub(r'(?m)^( {8}.*)"(,|,\),)$', r'\1, mine"\2', template)
@@ -61,7 +61,7 @@ def test_a_check_names_each_lack_and_exits_2(tmp_path: Path, iolab: Iolab) -> No
     told = iolab("atlas", "--check", path)
     assert (told.code, told.out) == (2, "")
     assert told.one_line().endswith(
-        f"{path} is not a whole entry: its first question is called 'xfs_unaligned_dio', "
+        f"{path} is not a complete entry: its first question is called 'xfs_unaligned_dio', "
         "not 'mine'; no link is an address; its date is not YYYY-MM-DD: '2021'"
     )
 
