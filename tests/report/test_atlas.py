@@ -42,7 +42,7 @@ def test_a_control_is_no_row_but_stands_below_the_answer(table: pd.DataFrame) ->
 def test_a_row_says_when_what_and_why(table: pd.DataFrame) -> None:
     index = report.AtlasIndex(table)
     (row,) = index.frame.query("report == 'aio_migration'").to_dict("records")
-    assert row["published"].startswith("2019-11-14: ")
+    assert str(row["published"]).startswith("2019-11-14: ")
     assert "5k ~ 10K" in row["published"]
     assert "52262ee567ad" in row["cause"]
     page = BeautifulSoup(index._repr_html_(), "html.parser")
