@@ -184,7 +184,7 @@ def _named(name: str | Path | Pathology) -> list[Pathology]:
         if name.name not in pathology_names() or get_pathology(name.name) is not name:
             register(name)
         return [name]
-    return register_file(file) if (file := named_file(name)) else [get_pathology(name)]
+    return register_file(file) if (file := named_file(name)) else [get_pathology(str(name))]
 
 
 def named_file(name: str | Path) -> Path | None:

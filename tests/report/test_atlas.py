@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup
 from iolab import report
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.report.atlas import answer
+from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import verdict_table
 from tests.support.payloads import PAYLOADS, Attacked
 from tests.support.reports import report as reference
@@ -42,13 +43,13 @@ def test_a_control_is_no_row_but_stands_below_the_answer(table: pd.DataFrame) ->
 def test_a_row_says_when_what_and_why(table: pd.DataFrame) -> None:
     index = report.AtlasIndex(table)
     (row,) = index.frame.query("report == 'aio_migration'").to_dict("records")
-    assert row["published"].startswith("2019-11-14: ")
+    assert str(row["published"]).startswith("2019-11-14: ")
     assert "5k ~ 10K" in row["published"]
     assert "52262ee567ad" in row["cause"]
     page = BeautifulSoup(index._repr_html_(), "html.parser")
     heads = [head.text for head in page.select("th")]
-    assert heads == ["report", *(name for name in index.frame if name.startswith("kernel "))]
-    for words in (row["published"], row["cause"]):
+    assert heads == ["report", *map("kernel {}".format, kernels_of(table))]
+    for words in (str(row["published"]), str(row["cause"])):
         assert words in page.select("tbody tr")[-1].select("td")[0].text
 
 
