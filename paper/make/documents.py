@@ -272,9 +272,12 @@ def recipes() -> str:
 
 
 def atlas(data: Path) -> str:
-    """Return the reports of the atlas as a Markdown table: what was published, answers, cause."""
-    found = entries()
+    """Return the reports of the atlas as a Markdown table: what was published, answers, cause.
+
+    An entry without tables in `data` is left out.
+    """
     table = pd.concat([_judged(data), _judged(data / "atlas")], ignore_index=True)
+    found = [one for one in entries() if (table["pathology"] == one.name).any()]
     index = AtlasIndex(table, {one.name: [c.name for c in one.controls] for one in found})
     rows = {row["report"]: row for row in index.frame.to_dict("records")}
     kernels = [f"kernel {kernel}" for kernel in kernels_of(table)]
