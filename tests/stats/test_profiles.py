@@ -76,7 +76,7 @@ def test_two_kernels_are_compared_boot_by_boot() -> None:
     assert found["n"] == 3
     assert found["low"] == pytest.approx(50 - 4.302653 * 10 / math.sqrt(3))
     assert frame.index[0] == "aio_complete"
-    with pytest.raises(UserError, match="control"):
+    with pytest.raises(UserError, match="no pair"):
         boot_differences([])
 
 
