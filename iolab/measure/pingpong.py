@@ -130,10 +130,10 @@ def turns_by_clump(trace: Trace, one: str, other: str) -> pd.DataFrame:
     --------
     >>> from iolab.paths import REFERENCE
     >>> from tracedat import read
-    >>> trace = read(REFERENCE / "dio_kworker" / "traces" / "8eca9eb80a1e2643-c042.dat")
+    >>> trace = read(REFERENCE / "dio_kworker" / "traces" / "6389f18c4c730da9-c042.dat")
     >>> clumps = turns_by_clump(trace, "fio", "kworker/.*")
     >>> clumps["switches_per_io"].describe()[["count", "min", "max"]].round(2).tolist()
-    [71.0, 1.84, 2.06]
+    [70.0, 1.93, 2.03]
     """
     trace.require("turns_by_clump", "sched_switch", "block_rq_complete")
     switch = trace.frame("sched_switch")
