@@ -276,8 +276,10 @@ def atlas(data: Path) -> str:
 
     An entry without tables in `data` is left out.
     """
+    # To judge an entry's tables takes its questions.
+    known = entries()
     table = pd.concat([_judged(data), _judged(data / "atlas")], ignore_index=True)
-    found = [one for one in entries() if (table["pathology"] == one.name).any()]
+    found = [one for one in known if (table["pathology"] == one.name).any()]
     index = AtlasIndex(table, {one.name: [c.name for c in one.controls] for one in found})
     rows = {row["report"]: row for row in index.frame.to_dict("records")}
     kernels = [f"kernel {kernel}" for kernel in kernels_of(table)]

@@ -44,7 +44,7 @@ _KEPT: Final = {"judge --lock"}
 # NAME.ipynb and NAME.html, which no command reads.
 _PAGES: Final = {"ask --page"}
 _FILES: Final = {
-    "mail --output": "data/cells.parquet",
+    **dict.fromkeys(("mail --output", "mail --reproducer"), "data/cells.parquet"),
     "trace --perfetto": "trace.dat",
     **dict.fromkeys(
         [f"profile --{kind}" for kind in ("flame", "collapsed", "pprof", "perfetto")],

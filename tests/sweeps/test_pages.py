@@ -59,7 +59,7 @@ def test_an_unknown_parameter_is_a_users_mistake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"), [(None, "there is no notebook"), ("{", "is no notebook")]
+    ("text", "sentence"), [(None, "there is no notebook"), ("{", "not a notebook")]
 )
 def test_what_is_no_notebook_is_a_users_mistake(
     tmp_path: Path, text: str | None, sentence: str
