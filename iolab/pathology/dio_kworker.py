@@ -378,7 +378,7 @@ DIO_KWORKER = Pathology(
         deviation(
             "Linux",
             "6.1 of Amazon Linux; 6.8 of Ubuntu",
-            "6.1 of Debian; 6.8.1 built from a public tree",
+            "6.1 of Debian; 6.8 built from Ubuntu's source",
             "what the archives have",
         ),
     ),

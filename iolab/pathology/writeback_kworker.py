@@ -291,7 +291,7 @@ WRITEBACK_KWORKER = Pathology(
         deviation(
             "Linux",
             "6.8.5 of Fedora",
-            "6.8.1, built from a public tree",
+            "6.8.1, built from Ubuntu's source",
             "what the archives have",
         ),
     ),
