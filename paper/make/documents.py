@@ -256,7 +256,8 @@ def neighbourhoods(data: Path) -> str:
             )
             value = f"{_WORDS[own['verdict']]}: {own['estimate']:.3g}"
             share = f"{there.sum()} of {len(measured)}"
-            lines.append(_row(folder.name, markdown(kernel), claim, value, share, elsewhere or "-"))
+            where = (folder.name, markdown(str(kernel)), str(claim))
+            lines.append(_row(*where, value, share, elsewhere or "-"))
     return "\n".join(lines)
 
 
