@@ -20,6 +20,7 @@ from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE, TEMPLATES
 from iolab.shown import SCRIPTS
 from iolab.stats.verdicts import verdict_table
+from iolab.store.dataset import load
 from iolab.sweeps.pages import Page as NotebookPage
 from iolab.sweeps.pages import html_page, make_pages
 from tests.support.needs import program
@@ -215,7 +216,7 @@ def test_scripts_run_if_their_object_declared_them_and_no_other_does(
 def test_the_index_of_the_atlas_fits_five_kernels(
     browser: Browser, tmp_path: Path, width: int
 ) -> None:
-    table = pd.concat([verdict_table(reference(name)) for name in PATHOLOGIES])
+    table = pd.concat([verdict_table(load(REFERENCE / name)) for name in PATHOLOGIES])
     assert table["kernel"].nunique() == 5
     links = {name: dict.fromkeys(("page", "mail", "script"), "x") for name in PATHOLOGIES}
     path = tmp_path / "atlas.html"

@@ -175,7 +175,7 @@ def test_kernels_that_cannot_be_had_are_left_out_in_a_sentence_each(
     choice = choose_blocks(read_sources(folders), 3, seed=0)
     assert [one.folder for one in choice.chosen] == [measured.folder]
     unknown, other = sorted(choice.left_out, key=lambda sentence: "my-own" not in sentence)
-    assert unknown.startswith("dio_kworker on my-own: kernel my-own is not known here")
+    assert unknown.startswith("dio_kworker on my-own: kernel my-own is unknown here")
     assert "another kernel (111111111111; here linux-image-6.1" in other
 
 
