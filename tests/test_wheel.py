@@ -217,7 +217,9 @@ def running_lab(installed: Installed, folder: Path) -> Iterator[dict[str, Any]]:
 
     def ready() -> bool:
         assert lab.poll() is None, log.read_text()
-        return server.exists() and "/tree/notebooks/00_start_here.ipynb?" in log.read_text()
+        # The server makes its file shortly before it writes it.
+        whole = server.exists() and server.read_text().rstrip().endswith("}")
+        return whole and "/tree/notebooks/00_start_here.ipynb?" in log.read_text()
 
     try:
         wait_until(ready)
