@@ -177,7 +177,7 @@ _FIRST: Final = (*_WITH_MODULES, _SECTION)
 
 
 def _rank(name: str) -> int:
-    # What is changed of a section, file system or scheduler is of the one that is there then.
+    # These go first: a change of their properties applies to the one that is there then.
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 

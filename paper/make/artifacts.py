@@ -133,21 +133,24 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
         f"reproduced, no is not reproduced, ? is inconclusive. {clocks} {commands}"
     )
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
-    path, near = paper / "results.json", data / "near"
+    path = paper / "results.json"
     pairs = zip(measured, map(_command, sources), strict=True)
     document = collect(
         pairs,
         causes=_causes(data, paper),
         clocks=_compared(data, "other-clock"),
         again=_compared(data, "again"),
-        brackets=bracket_rows(data if (data / "controls").is_dir() else REFERENCE),
-        near=[
-            load(path) for path in sorted((near if near.is_dir() else REFERENCE / "near").iterdir())
-        ],
+        brackets=bracket_rows(_with(data, "controls")),
+        near=[load(folder) for folder in sorted((_with(data, "near") / "near").iterdir())],
         reference=data == REFERENCE,
     )
     write_results(path, document)
     return path
+
+
+def _with(data: Path, folder: str) -> Path:
+    """Return `data` if it has such a folder, else the reference data, which have it."""
+    return data if (data / folder).is_dir() else REFERENCE
 
 
 def _compared(data: Path, folder: str) -> list[tuple[str, pd.DataFrame]]:

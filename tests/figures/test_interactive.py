@@ -24,7 +24,7 @@ from iolab_base.errors import UserError
 from tests.support.browser import listener
 from tests.support.needs import program
 from tests.support.payloads import ADDRESS, MARK, PAYLOADS, TEXT, Attacked, controls
-from tests.support.story import PREEMPTED, story, switch, waking, write
+from tests.support.story import PREEMPTED, Line, story, switch, waking, write
 from tests.support.turns import FIO, IDLE, LANES, WORKER, turning
 from tracedat import MissingEventError, Trace, read
 
@@ -143,21 +143,25 @@ class _Elements(HTMLParser):
         self.tags.append(tag)
 
 
+def woken(task: tuple[int, str]) -> list[Line]:
+    """Return the lines of a task that sleeps 10 of each 100 µs, waits 10 and runs 80."""
+    return [
+        line
+        for t in range(0, 900_000, 100_000)
+        for line in (
+            switch(t, 0, task, 1, IDLE),
+            waking(t + 10_000, 0, 0, task),
+            switch(t + 20_000, 0, IDLE, 0, task),
+        )
+    ]
+
+
 @pytest.mark.parametrize("kind", PAYLOADS)
 def test_a_hostile_name_is_a_name(kind: str, tmp_path: Path) -> None:
     text = PAYLOADS[kind].encode("utf-8", "replace").decode()
     comm = (10, text.encode()[:15].decode(errors="ignore"))
-    lines = [
-        line
-        for t in range(0, 900_000, 100_000)
-        for line in (
-            switch(t, 0, comm, 1, IDLE),
-            waking(t + 10_000, 0, 0, comm),
-            switch(t + 20_000, 0, IDLE, 0, comm),
-        )
-    ]
     plain = timeline(turning(tmp_path), LANES, title="plain")
-    trace = story(tmp_path, lines)
+    trace = story(tmp_path, woken(comm))
     shown = timeline({text: trace}, {text: ".*"}, title=text)
     page = shown.save(tmp_path / "page.html").read_text()
     assert [tag for tag in _Elements(page).tags if tag != "a"] == [
@@ -361,16 +365,7 @@ def test_a_browser_shows_hostile_names_as_names(browser: Browser, tmp_path: Path
         text = TEXT.replace(ADDRESS, heard.address).encode("utf-8", "replace").decode()
         # A formula, markup and a column's name to Bokeh, in the 15 characters of a comm.
         hostile = (10, "$$<b>@pid</b>$$")
-        lines = [
-            line
-            for t in range(0, 900_000, 100_000)
-            for line in (
-                switch(t, 0, hostile, 1, IDLE),
-                waking(t + 10_000, 0, 0, hostile),
-                switch(t + 20_000, 0, IDLE, 0, hostile),
-            )
-        ]
-        trace = story(tmp_path, lines)
+        trace = story(tmp_path, woken(hostile))
         for lanes in ({text: ".*"}, None):
             shown = timeline({text: trace, hostile[1]: trace}, lanes, title=text)
             opened = browser.new_page(viewport=TALL)
