@@ -321,7 +321,7 @@ def test_claims_are_among_what_the_profiles_measure(pathology: Pathology) -> Non
 
     here = on_a_kernel(c for c in pathology.claims if not c.requires)
     for claim in (*here, *map(dict, pathology.preregistered)):
-        for name in ("study", "full", "survey"):
+        for name in ("study", "full"):
             assert measured(pathology.profiles[name], claim)
     for claim in on_a_kernel(pathology.decided):
         assert measured(pathology.profiles["quick"], claim)

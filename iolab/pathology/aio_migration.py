@@ -28,6 +28,7 @@ from dataclasses import replace
 import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
+    NEAR,
     TWO_KERNELS,
     Claim,
     Machine,
@@ -181,6 +182,15 @@ _FULL = Profile(
     repeats_control=False,
 )
 
+# The report's second set-up, and one step from it in each direction.
+_OWN: Grid = {**_BASE, "tuning": ("published",)}
+_NEAR: tuple[Grid, ...] = (
+    _OWN,
+    {**_OWN, "size": (512, 16_384)},
+    {**_OWN, "tuning": ("default", "slice")},
+    {**_OWN, "integrity": ("dif",)},
+)
+
 AIO_MIGRATION = Pathology(
     name="aio_migration",
     title="A single AIO submission thread migrated madly",
@@ -225,20 +235,7 @@ AIO_MIGRATION = Pathology(
         ),
         "full": _FULL,
         "study": _FULL.with_pairs(),
-        # Levels between and beyond those of the claims.
-        "survey": Profile(
-            kernels=EVERY_KERNEL,
-            boots=5,
-            grids=(
-                {**_BASE, "tuning": ("default", "published", "slice")},
-                {**_BASE, "size": (512, 1024)},
-                {**_BASE, "integrity": ("dif",)},
-                _READS,
-            ),
-            ramp_ms=400,
-            runtime_ms=2000,
-            recorded=_RECORDED,
-        ),
+        NEAR: replace(_FULL, grids=_NEAR, control_boots=1, recorded={}),
     },
     translation=(
         deviation("fio's verify", "sha3-512", "none", "it costs the thread more than all the rest"),

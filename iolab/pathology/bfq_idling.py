@@ -30,10 +30,12 @@ What was tuned, and why:
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
+    NEAR,
     NULL_BLK_MODULES,
     TWO_KERNELS,
     Claim,
@@ -162,7 +164,6 @@ _BOTH: Grid = {**_BASE, "io_scheduler": ("bfq", "bfq-throughput")}
 # The report's command.
 _LONG: Grid = {**_BOTH, "writes": (300,)}
 _QUICK = ("bfq", "bfq-throughput", "bfq-no-idle", "mq-deadline")
-_ALL: Grid = {**_BASE, "io_scheduler": tuple(name for name in _SCHEDULERS if name != "cfq")}
 
 
 def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
@@ -239,6 +240,14 @@ _FULL = Profile(
     repeats_control=False,
 )
 
+# The report's command, and one step from it in each direction.
+_OWN: Grid = {**_LONG, "io_scheduler": ("bfq",)}
+_NEAR: tuple[Grid, ...] = (
+    _OWN,
+    {**_OWN, "io_scheduler": ("bfq-throughput", "bfq-throughput-2ms")},
+    {**_OWN, "writes": (10, 100)},
+)
+
 BFQ_IDLING = Pathology(
     name="bfq_idling",
     title="Idling between the cgroups of dd and of ext4's journal",
@@ -274,17 +283,12 @@ BFQ_IDLING = Pathology(
         ),
         "full": _FULL,
         "study": _FULL.with_pairs(),
-        # Levels between and beyond those of the claims.
-        "survey": Profile(
-            kernels=EVERY_KERNEL,
-            boots=6,
-            grids=(
-                {**_ALL, "writes": (1, 10, 300)},
-                {**_BOTH, "cgroup": ("root",), "writes": (1, 10, 300)},
-                {**_BOTH, "filesystem": ("xfs", "raw")},
-            ),
-            recorded={**_ALL, "cgroup": ("own", "root"), "writes": (10, 300)},
-            recorded_boots=6,
+        NEAR: replace(
+            _FULL,
+            grids=_NEAR,
+            control_boots=3,
+            recorded={"cgroup": ("own",)},
+            recorded_control_boots=1,
         ),
     },
     translation=(

@@ -320,27 +320,6 @@ DIO_KWORKER = Pathology(
             recorded_boots=1,
             repeats_control=True,
         ),
-        # Levels between and beyond those of the claims.
-        "survey": replace(
-            _FULL,
-            grids=(
-                {**_BASE, "weight": _FINE},
-                {**_BOTH, "extents": ("unwritten",)},
-                {**_BOTH, "engine": ("io_uring",)},
-                {**_BOTH, "tuning": ("8-cpus",)},
-                {**_BOTH, "workers": ("reniced",)},
-                {**_LARGE, "workers": ("reniced",), "extents": ("unwritten",)},
-                {**_LARGE, "batch_min": (_BATCH,)},
-                {**_LARGE, "clumping": ("even",)},
-                _crossed(1, (*_REGIMES, 256, 320)),
-                _crossed(2),
-                _crossed(4),
-            ),
-            grid_boots=(*[6] * 8, 3, 3, 3),
-            runtime_ms=600,
-            recorded=_BOTH,
-            repeats_control=True,
-        ),
     },
     boot_factors=("clumping",),
     translation=(

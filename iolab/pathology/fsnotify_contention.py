@@ -28,6 +28,7 @@ from dataclasses import replace
 
 from iolab.pathology.base import (
     EVERY_KERNEL,
+    NEAR,
     NULL_BLK_MODULES,
     TWO_KERNELS,
     Claim,
@@ -113,6 +114,14 @@ _FULL = Profile(
     kernels=EVERY_KERNEL, boots=3, grids=(_ALL,), ramp_ms=300, runtime_ms=400, repeats_control=False
 )
 
+# The report's own reads, and one step from them in each direction.
+_OWN: Grid = {"watch": ("directory",), "engine": ("libaio",)}
+_NEAR: tuple[Grid, ...] = (
+    _OWN,
+    {**_OWN, "engine": ("io_uring",)},
+    {**_OWN, "watch": ("directory-attrib", "directory-delete")},
+)
+
 FSNOTIFY_CONTENTION = Pathology(
     name="fsnotify_contention",
     title="fsnotify reference counts that stop read scaling",
@@ -131,7 +140,7 @@ FSNOTIFY_CONTENTION = Pathology(
         "quick": replace(_FULL, kernels=TWO_KERNELS, grids=(_NARROW,)),
         "full": _FULL,
         "study": _FULL.with_pairs(),
-        "survey": replace(_FULL, boots=6, runtime_ms=600, repeats_control=True),
+        NEAR: replace(_FULL, grids=_NEAR),
     },
     translation=(
         deviation(

@@ -37,6 +37,7 @@ from dataclasses import replace
 import tracedat
 from iolab.pathology.base import (
     EVERY_KERNEL,
+    NEAR,
     NULL_BLK_MODULES,
     TWO_KERNELS,
     Claim,
@@ -216,6 +217,14 @@ _FULL = Profile(
     repeats_control=False,
 )
 
+# The article's growing files, and one step from them in each direction.
+_NEAR: tuple[Grid, ...] = (
+    _GROWING,
+    {**_GROWING, "numjobs": (1, 8)},
+    {**_GROWING, "cpus": (1, 4)},
+    {**_GROWING, "layout": ("overwrite",)},
+)
+
 WRITEBACK_KWORKER = Pathology(
     name="writeback_kworker",
     title="Buffered writes bound by one flush kworker",
@@ -249,18 +258,7 @@ WRITEBACK_KWORKER = Pathology(
         ),
         "full": _FULL,
         "study": _FULL.with_pairs(),
-        # Levels between and beyond those of the claims.
-        "survey": replace(
-            _FULL,
-            grids=(
-                _COST,
-                {**_BESIDE, "numjobs": (1, 4)},
-                _GROWING,
-                {**_GROWING, "numjobs": (1,), "cpus": (1,)},
-            ),
-            recorded={"layout": ("growing",), "cpus": (2,)},
-            repeats_control=True,
-        ),
+        NEAR: replace(_FULL, boots=3, grids=_NEAR, recorded={}, recorded_boots=0),
     },
     boot_factors=("cpus",),
     translation=(

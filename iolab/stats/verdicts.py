@@ -25,6 +25,7 @@ import pandas as pd
 from iolab.pathology import get_pathology
 from iolab.pathology.base import NEAR, Pathology, neighbours
 from iolab.pathology.claims import Claim
+from iolab.pathology.factors import Condition
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
 from iolab.stats.estimates import CONFIDENCE, Floats, boots_text, interval_text
@@ -84,29 +85,39 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
     return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
+def places_of(places: Sequence[Condition]) -> list[str]:
+    """Return in what each condition differs from the first: ``iodepth=192``."""
+    own = places[0] if places else {}
+    return [", ".join(f"{n}={v}" for n, v in one.items() if v != own[n]) for one in places]
+
+
 def neighbourhood_table(data: Dataset) -> pd.DataFrame:
     """Judge each claim at the report's own set-up and in each condition around it, a row each.
 
-    ``place`` says in what a condition differs from the report's own; there it is empty.
+    ``place`` says in what a condition differs from the report's own; there it is empty. Claims that
+    no measured cell can decide are left out.
     """
     pathology = pathology_of(data.cells)
     places = neighbours(pathology)
     if not places:
         raise UserError(f"{pathology.name} declares no neighbourhood: it has no profile {NEAR}")
-    own = places[0]
+    own, treatment = places[0], pathology.treatment
     cells, rows = Selected(data), []
     for kernel in kernels_of(data.cells):
-        for claim in pathology.claims:
-            if claim.secondary or claim.condition[pathology.treatment] != own[pathology.treatment]:
-                continue
-            for place in places:
+        judged_by: dict[str, Claim] = {}
+        # Of two claims of one rule, the one about the report's own set-up comes first.
+        for claim in sorted(pathology.claims, key=lambda claim: claim.condition != own):
+            if not claim.secondary and claim.condition[treatment] == own[treatment]:
+                judged_by.setdefault(rule_text(claim), claim)
+        for claim in judged_by.values():
+            for place, words in zip(places, places_of(places), strict=True):
                 there = replace(claim, condition=place, control={})
                 one = judge_selected(cells, there, kernel, CONFIDENCE)
-                words = ", ".join(f"{n}={v}" for n, v in place.items() if v != own[n])
                 head = {"kernel": kernel, "claim": claim.name, "place": words, "n": one.n}
                 judged = {n: getattr(one, n) for n in ("verdict", "estimate", "low", "high")}
                 rows.append(head | judged)
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    return table[table.groupby(["kernel", "claim"])["n"].transform("max") > 0]
 
 
 def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.base import Claim, Pathology, rules_digest
+from iolab.pathology.base import Claim, Pathology, neighbours, rules_digest
 from iolab.report.atlas import AtlasIndex, answer
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
@@ -20,6 +20,7 @@ from iolab.stats.estimates import COVERS
 from iolab.stats.shape import threshold
 from iolab.stats.verdicts import (
     neighbourhood_table,
+    places_of,
     rule_text,
     verdict_table,
     verdict_text,
@@ -222,7 +223,8 @@ def _rules_table(pathology: Pathology) -> str:
         start = "" if claim.without is None else f" from {claim.without:.4g}"
         why = claim.why or f"half-way{start}"
         lines.append(_row(claim.name, rule_text(claim), published, why))
-    return "\n".join(lines)
+    places = "; ".join(places_of(neighbours(pathology))[1:])
+    return "\n".join([*lines, *([f"\nAround its own set-up: {places}."] if places else [])])
 
 
 def brackets(data: Path) -> str:
@@ -236,7 +238,7 @@ def brackets(data: Path) -> str:
         )
         commit = f"{row['does']} `{row['commit']}` {row['subject']} ({row['release']})"
         claim = f"{row['claim']} ({row['rule']})"
-        published = f"{row['published']:.3g}"
+        published = "-" if row["published"] is None else f"{row['published']:.3g}"
         lines.append(_row(row["pathology"], claim, published, own, there, commit, gone))
     return "\n".join(lines)
 

@@ -10,6 +10,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +20,15 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from iolab.pathology.base import Claim, Pathology, rules_digest
+from iolab.pathology.factors import INTERVENTION
 from iolab.report.attribution import Attribution
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.attribution import change_of
-from iolab.stats.claims import boot_values, cells_of
+from iolab.stats.claims import Selected, boot_values, cells_of, judge_selected
 from iolab.stats.conditions import pathology_of
 from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
-from iolab.stats.verdicts import holm_family, neighbourhood_table, verdict_table
+from iolab.stats.verdicts import holm_family, neighbourhood_table, rule_text, verdict_table
 from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write, digest_of
@@ -113,25 +115,26 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
 
     A row of ``brackets.toml`` there names a claim, the report's own kernel (``own``), the commit
     that ended or began the effect, and the nearest kernels on its two sides (``with``,
-    ``without``). All are judged from the folder of the row's pathology, by the rule of every other
+    ``without``). Where one kernel can be both, ``switch`` is what takes the commit's change back in
+    the second. All are judged from the folder of the row's pathology, by the rule of every other
     kernel.
     """
     folder = data / "controls"
-    judged: dict[str, pd.DataFrame] = {}
+    measured: dict[str, Selected] = {}
     rows = []
     for row in tomllib.loads((folder / "brackets.toml").read_text(encoding="utf-8"))["bracket"]:
-        name = row["pathology"]
-        if name not in judged:
-            judged[name] = verdict_table(load(folder / name)).set_index(["claim", "kernel"])
-        table = judged[name].loc[row["claim"]]
-        first = table.iloc[0]
-        sides = {
-            part: {"kernel": row[part], **_side(table.loc[row[part]])}
-            for part in ("own", "with", "without")
-        }
-        rows.append(
-            {**row, "rule": first["rule"], "published": _finite(first["published"]), **sides}
-        )
+        name, switch = row["pathology"], row.pop("switch", None)
+        cells = measured.setdefault(name, Selected(load(folder / name)))
+        claim = next(c for c in cells.pathology.claims if c.name == row["claim"])
+        sides = {}
+        for part in ("own", "with", "without"):
+            kernel, there = row[part], claim
+            if switch and part == "without":
+                there = replace(claim, condition={**claim.condition, INTERVENTION: switch})
+            judged = judge_selected(cells, there, kernel, CONFIDENCE)
+            shown = kernel if there is claim else f"{kernel} {switch}"
+            sides[part] = {"kernel": shown, **_side(asdict(judged))}
+        rows.append({**row, "rule": rule_text(claim), "published": claim.published, **sides})
     return rows
 
 

@@ -37,7 +37,7 @@ def test_without_a_worker_nothing_is_said() -> None:
     assert _measures({}, {"1": _task("fio", 900), "2": _task("kworker/0:1-events", 0)}) == {}
 
 
-@pytest.mark.parametrize("name", ["study", "threshold", "full", "survey"])
+@pytest.mark.parametrize("name", ["study", "threshold", "full"])
 def test_the_effect_is_measured_on_both_sides_of_where_it_begins(name: str) -> None:
     grids = get_pathology("dio_kworker").profiles[name].grids
     weights = [weight for weight in grids[0]["weight"] if isinstance(weight, int)]
@@ -59,7 +59,7 @@ def test_the_preregistered_family_can_pass(name: str) -> None:
 
 def test_the_map_has_the_same_numbers_in_flight_for_each_number_of_jobs() -> None:
     pathology = get_pathology("dio_kworker")
-    for name in ("study", "region", "survey"):
+    for name in ("study", "region"):
         profile = pathology.profiles[name]
         # Several depths: a grid of the map.
         grids = [grid for grid in profile.grids if len(grid["iodepth"]) > 1]

@@ -129,7 +129,7 @@ def test_the_files_fit_on_the_device(layout: str, numjobs: int) -> None:
     assert cell.job.size_mib * numjobs < 0.9 * cell.devices[-1].size_mib
 
 
-@pytest.mark.parametrize("profile", ["quick", "study", "full", "survey"])
+@pytest.mark.parametrize("profile", ["quick", "study", "full"])
 def test_every_claim_is_measured_and_what_traces_tell_is_recorded(profile: str) -> None:
     blocks = blocks_of(
         WRITEBACK_KWORKER, WRITEBACK_KWORKER.profiles[profile], kernel="6.1", clock="virtual"

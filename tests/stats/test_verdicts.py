@@ -18,7 +18,7 @@ from statsmodels.stats.multitest import multipletests
 
 from iolab.figures.verdicts import verdict_grid
 from iolab.pathology import get_pathology
-from iolab.pathology.base import Claim, Pathology
+from iolab.pathology.base import NEAR, Claim, Pathology, neighbours
 from iolab.stats.verdicts import (
     declared_claims,
     holm,
@@ -112,6 +112,16 @@ def test_kernels_of_two_clocks_are_no_one_table(data: Dataset, column: str) -> N
         verdict_table(replace(data, cells=data.cells.assign(**{column: other})))
 
 
+_FSNOTIFY = get_pathology("fsnotify_contention")
+
+
+def test_claims_of_one_rule_are_one_row_and_those_without_cells_none() -> None:
+    table = neighbourhood_table(report("fsnotify_contention"))
+    assert set(table["claim"]) == {"a parent reference per read, libaio"}
+    # Of its neighbours, the study measured all.
+    assert (table.groupby("kernel")["n"].count() == len(neighbours(_FSNOTIFY))).all()
+
+
 def test_a_neighbourhood_says_where_the_effect_is_and_where_not() -> None:
     # By depth, around the report's own 128: a loss there and deeper, none at 192.
     lost = {128: 0.5, 192: 1.0, 384: 0.5}
@@ -137,7 +147,9 @@ def test_a_neighbourhood_says_where_the_effect_is_and_where_not() -> None:
     assert table["estimate"].tolist() == pytest.approx([0.5, 1.0, 0.5], rel=0.01)
 
 
-def test_a_report_without_a_neighbourhood_says_so() -> None:
+def test_a_report_without_a_neighbourhood_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    undeclared = {n: p for n, p in _FSNOTIFY.profiles.items() if n != NEAR}
+    monkeypatch.setitem(vars(_FSNOTIFY), "profiles", undeclared)
     with pytest.raises(UserError, match="fsnotify_contention"):
         neighbourhood_table(report("fsnotify_contention"))
 
