@@ -31,9 +31,17 @@ from iolab.figures.style import (
 )
 from iolab.pathology.base import Claim, Pathology
 from iolab.stats.attribution import change_of
-from iolab.stats.conditions import comparable_cells, kernels_of, levels_of, pathology_of
+from iolab.stats.conditions import (
+    boot_means,
+    cell_columns,
+    comparable_cells,
+    kernels_of,
+    levels_of,
+    pair_columns,
+    pathology_of,
+)
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.tables import mean_table, ratio_table
+from iolab.stats.tables import mean_table, pair_ratios, ratio_table
 from iolab_base.errors import UserError
 
 _REFERENCE: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
@@ -52,9 +60,21 @@ class Reference:
 
 
 def _table(kept: pd.DataFrame, value: str, contrast: Contrast, confidence: float) -> pd.DataFrame:
-    """Return a row for each kernel and condition, with the drawn value as ``y``."""
-    tabulate = ratio_table if contrast == "ratio" else mean_table
-    return tabulate(kept, value, confidence=confidence).rename(columns={contrast: "y"})
+    """Return a row for each kernel and condition: the drawn value ``y``, and those of its boots."""
+    if contrast == "ratio":
+        by, table = pair_columns(kept), ratio_table(kept, value, confidence=confidence)
+        paired = kept[kept["aa"]] if pathology_of(kept).apart else kept
+        boots = pair_ratios(paired, value, by) if len(paired) else None
+    else:
+        by, table = cell_columns(kept), mean_table(kept, value, confidence=confidence)
+        counted = kept[~kept["recorded"] & kept[value].notna()]
+        boots = boot_means(counted, value, by, log=False) if len(counted) else None
+    table = table.rename(columns={contrast: "y"})
+    if boots is None:
+        return table
+    drawn = np.exp(boots["y"]) if contrast == "ratio" else boots["y"]
+    grouped = boots.assign(boots=drawn).groupby(by, dropna=False, observed=True)["boots"]
+    return table.merge(grouped.agg(list).reset_index(), on=by, how="left")
 
 
 def _control_name(pathology: Pathology, table: pd.DataFrame, contrast: Contrast) -> str:
@@ -87,7 +107,8 @@ def by_treatment(
 
     The control is apart at the left, the axis of the levels is logarithmic. There is a panel for
     each condition that varies besides, and a colour and marker for each kernel. Bars are t
-    intervals on the boots' means, at `confidence` (0..1).
+    intervals on the boots' means, at `confidence` (0..1); each small dot is a boot. Thin lines only
+    guide the eye: nothing was measured between two levels.
 
     `value` is a column of the cells, `label` that of the y axis, with the unit. The contrast is the
     mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A pairs stand

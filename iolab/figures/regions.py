@@ -146,12 +146,14 @@ def _draw(
     grid = figure.subplots(high, wide, squeeze=False)
     words = pathology.factors[chosen.by]
     below: dict[int, list[int]] = {}
+    boots = table.loc[table["n"] > 0, "n"]
+    fewest = int(boots.min())
     for (kernel, row), (down, right) in sorted(places.items(), key=lambda item: -item[1][0]):
         axes = grid[down, right]
         of_row = table[table[chosen.by] == row]
         depths = sorted(int(level) for level in of_row[chosen.x].unique())
         plane = _Plane(axes, depths, weights, pathology.control)
-        plane.fill(of_row[of_row["kernel"] == kernel], pathology.treatment, chosen)
+        plane.fill(of_row[of_row["kernel"] == kernel], pathology.treatment, chosen, fewest)
         title, side = [f"kernel {kernel}", words.in_words(row)][:: 1 if across else -1]
         if down == 0:
             axes.set_title(title)
@@ -167,11 +169,15 @@ def _draw(
     colours = ScalarMappable(chosen.norm, chosen.colours)
     bar = figure.colorbar(colours, ax=grid, aspect=16 * high, pad=0.02)
     bar.set_label(chosen.label)
+    bar.ax.set_ylim(top=min(bar.ax.get_ylim()[1], 1.05 * float(table["y"].max())))
     bar.outline.set_visible(False)
     begins = Line2D([], [], label=f"effect begins ({chosen.border})", **_BORDER)
     handles: list[Artist] = [begins, Patch(label="not measured, or invalid", **_UNKNOWN)]
     if published is not None:
         handles.append(Line2D([], [], label=published.label, **_STAR))
+    if boots.max() > fewest:
+        few = "one boot" if fewest == 1 else f"{fewest} boots"
+        handles.append(Line2D([], [], ls="", label=f"bold: more than {few}"))
     legend(figure, handles)
     return figure
 
@@ -208,8 +214,8 @@ class _Plane:
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
 
-    def fill(self, table: pd.DataFrame, treatment: str, chosen: _Map) -> None:
-        """Draw a kernel's tiles, and the line where the effect begins."""
+    def fill(self, table: pd.DataFrame, treatment: str, chosen: _Map, fewest: int) -> None:
+        """Draw tiles, bold where more boots than the fewest are behind them, and the border."""
         effect: dict[tuple[int, int], bool] = {}
         for column, depth in enumerate(self.depths):
             here = table[table[chosen.x] == depth]
@@ -217,7 +223,8 @@ class _Plane:
             for row, weight in enumerate([None, *self.weights]):
                 of_tile = here[found.isna() if weight is None else found == weight]
                 value = float(of_tile["y"].iloc[0]) if len(of_tile) else float("nan")
-                self._tile(column, row - 1, value, chosen)
+                more = len(of_tile) > 0 and int(of_tile["n"].iloc[0]) > fewest
+                self._tile(column, row - 1, value, chosen, "bold" if more else "normal")
                 if row and of_tile["effect"].notna().any():
                     effect[column, row - 1] = bool(of_tile["effect"].iloc[0])
         # One line with gaps, so that no piece's white rim lies on another piece.
@@ -228,7 +235,7 @@ class _Plane:
             (line,) = self.axes.plot(*np.concatenate(pieces).T, zorder=5, **_BORDER)
             line.set_path_effects([withStroke(linewidth=2.8, foreground="white")])
 
-    def _tile(self, column: int, row: int, value: float, chosen: _Map) -> None:
+    def _tile(self, column: int, row: int, value: float, chosen: _Map, weight: str) -> None:
         left, right = self.x[column], self.x[column + 1]
         low, high = self.strip if row < 0 else (self.y[row], self.y[row + 1])
         place = ((left, low), right - left, high - low)
@@ -240,7 +247,7 @@ class _Plane:
         luminance = float(np.dot(colour[:3], (0.2126, 0.7152, 0.0722)))
         x, y = float(np.sqrt(left * right)), float(np.sqrt(low * high))
         style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": _LETTER_PT}
-        style["color"] = "white" if luminance < 0.45 else "black"
+        style |= {"color": "white" if luminance < 0.45 else "black", "fontweight": weight}
         self.axes.text(x, y, f"{value:.2f}", zorder=6, **style)
 
     def _border(self, effect: dict[tuple[int, int], bool]) -> Iterator[tuple[Floats, Floats]]:

@@ -206,7 +206,7 @@ def _cell_count(table: pd.DataFrame) -> str:
 
 def _bars(table: pd.DataFrame, confidence: float) -> str:
     single = ", none where there is a single boot" if (table["n"] < 2).any() else ""
-    return f"; bars are {confidence:.0%} t intervals on the boots' means{single}"
+    return f"; bars are {confidence:.0%} t intervals on the boots' means, dots single boots{single}"
 
 
 def _kernels(kept: pd.DataFrame) -> str:

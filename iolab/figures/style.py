@@ -276,11 +276,15 @@ def label_empty_panel(axes: Axes, why: str = "not measured") -> None:
 
 
 def draw_intervals(axes: Axes, x: npt.ArrayLike, rows: pd.DataFrame, **style: Any) -> None:
-    """Draw a bar from low to high through each row's y."""
+    """Draw a bar from low to high through each row's y, and a dot for each of its ``boots``."""
     y, low, high = (rows[name].to_numpy(np.float64) for name in ("y", "low", "high"))
     # Rounding may put an end of a collapsed interval a hair beyond its centre.
     reach = [np.maximum(y - low, 0), np.maximum(high - y, 0)]
     axes.errorbar(x, y, reach, fmt="none", elinewidth=1, capsize=2, **style)
+    for place, boots in zip(np.asarray(x), rows.get("boots", ()), strict=False):
+        if isinstance(boots, list):
+            at = [place] * len(boots)
+            axes.plot(at, boots, ".", ms=4.5, mew=0, alpha=0.55, color=style["color"], zorder=2)
 
 
 def share_axis(axes: Axes) -> None:
@@ -346,6 +350,7 @@ class TreatmentAxis:
         y = rows["y"].to_numpy(np.float64)
         style = kernel_style(kernel, kernels)
         colour = style["color"]
-        self.axes.plot(x[~apart], y[~apart], linestyle=style["linestyle"], color=colour)
+        guide = {"linestyle": style["linestyle"], "linewidth": 0.6, "alpha": 0.6}
+        self.axes.plot(x[~apart], y[~apart], color=colour, **guide)
         draw_intervals(self.axes, x, rows, color=colour, zorder=3)
         self.axes.plot(x, y, style["marker"], color=colour, mec="white", mew=0.3, zorder=4)

@@ -20,7 +20,6 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from iolab.pathology.base import Claim, Pathology, rules_digest
-from iolab.pathology.factors import INTERVENTION
 from iolab.report.attribution import Attribution
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
@@ -115,24 +114,24 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
 
     A row of ``brackets.toml`` there names a claim, the report's own kernel (``own``), the commit
     that ended or began the effect, and the nearest kernels on its two sides (``with``,
-    ``without``). Where one kernel can be both, ``switch`` is what takes the commit's change back in
-    the second. All are judged from the folder of the row's pathology, by the rule of every other
-    kernel.
+    ``without``). Such a side may be a table of its kernel and of levels of factors: one kernel is
+    both sides where a switch takes the commit's change back. All are judged from the folder of the
+    row's pathology, by the rule of every other kernel.
     """
     folder = data / "controls"
     measured: dict[str, Selected] = {}
     rows = []
     for row in tomllib.loads((folder / "brackets.toml").read_text(encoding="utf-8"))["bracket"]:
-        name, switch = row["pathology"], row.pop("switch", None)
+        name = row["pathology"]
         cells = measured.setdefault(name, Selected(load(folder / name)))
         claim = next(c for c in cells.pathology.claims if c.name == row["claim"])
         sides = {}
         for part in ("own", "with", "without"):
-            kernel, there = row[part], claim
-            if switch and part == "without":
-                there = replace(claim, condition={**claim.condition, INTERVENTION: switch})
-            judged = judge_selected(cells, there, kernel, CONFIDENCE)
-            shown = kernel if there is claim else f"{kernel} {switch}"
+            side = row[part] if isinstance(row[part], dict) else {"kernel": row[part]}
+            levels = {factor: level for factor, level in side.items() if factor != "kernel"}
+            there = replace(claim, condition={**claim.condition, **levels})
+            judged = judge_selected(cells, there, side["kernel"], CONFIDENCE)
+            shown = " ".join(map(str, [side["kernel"], *levels.values()]))
             sides[part] = {"kernel": shown, **_side(asdict(judged))}
         rows.append({**row, "rule": rule_text(claim), "published": claim.published, **sides})
     return rows
