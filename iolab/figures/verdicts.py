@@ -38,7 +38,7 @@ _GAP: Final = 0.01
 _SAYS: Final = {
     "reproduced": "yes",
     "not reproduced": "no",
-    "other cause": "other cause",
+    "other cause": "other",
     "inconclusive": "?",
 }
 
@@ -53,7 +53,7 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
     for pathology, group in table.groupby("pathology", sort=False):
         # A report's name has a row of its own above its claims.
         rows += [(str(pathology), ""), *((str(pathology), c) for c in group["claim"].unique())]
-    figure = Figure(figsize=(DOUBLE_IN, 0.6 + 0.24 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(DOUBLE_IN, 0.6 + 0.19 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     for row in table.to_dict("records"):
         x = kernels.index(row["kernel"])
@@ -62,14 +62,15 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
         style = {**_HATCHED, **_STYLES[row["verdict"]]}
         axes.add_patch(Rectangle((x + _GAP, y + 3 * _GAP), 1 - 2 * _GAP, 1 - 6 * _GAP, **style))
         if row["verdict"] in _SAYS:
-            estimate, _, interval = verdict_text(row).partition(" [")
-            text = f"{_SAYS[row['verdict']]}  {estimate}" + (f"\n[{interval}" if interval else "")
-            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=5)
+            # The tables have the intervals; in print they would be too small to read.
+            estimate = verdict_text(row).partition(" [")[0]
+            text = f"{_SAYS[row['verdict']]}  {estimate}"
+            axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=7)
     axes.set(xlim=(0, len(kernels)), ylim=(len(rows), 0))
     axes.set_xticks([x + 0.5 for x in range(len(kernels))], [f"kernel {k}" for k in kernels])
     axes.set_yticks([y + 0.5 for y in range(len(rows))], [claim or name for name, claim in rows])
     for label, (_, claim) in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set(fontsize=6, fontweight="normal" if claim else "bold")
+        label.set(fontsize=7, fontweight="normal" if claim else "bold")
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.grid(visible=False)

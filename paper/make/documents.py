@@ -227,8 +227,8 @@ def _rules_table(pathology: Pathology) -> str:
     return "\n".join([*lines, *([f"\nAround its own set-up: {places}."] if places else [])])
 
 
-def brackets(data: Path) -> str:
-    """Return each report between yes and no (`bracket_rows`) as a Markdown table."""
+def brackets(data: Path) -> list[str]:
+    """Return each report between yes and no (`bracket_rows`) as the lines of a Markdown table."""
     head = ("report", "claim", "published", "its own kernel", "with it", "commit", "without it")
     lines = [_row(*head), "|---" * len(head) + "|"]
     for row in bracket_rows(data):
@@ -240,7 +240,7 @@ def brackets(data: Path) -> str:
         claim = f"{row['claim']} ({row['rule']})"
         published = "-" if row["published"] is None else f"{row['published']:.3g}"
         lines.append(_row(row["pathology"], claim, published, own, there, commit, gone))
-    return "\n".join(lines)
+    return lines
 
 
 def neighbourhoods(data: Path) -> str:
@@ -304,9 +304,11 @@ def atlas(data: Path) -> str:
 def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
-    between = brackets(data)
-    for page in (README, CONTROLS):
-        fill(page, "brackets", between)
+    head, line, *rows = brackets(data)
+    fill(CONTROLS, "brackets", "\n".join([head, line, *rows]))
+    # The first of each report.
+    first = {row.split("|")[1]: row for row in reversed(rows)}
+    fill(README, "brackets", "\n".join([head, line, *reversed(first.values())]))
     fill(CONTROLS, "neighbourhoods", neighbourhoods(data))
     fill(CONTROLS, "recipes", recipes())
     fill(ATLAS, "atlas", atlas(data))

@@ -51,11 +51,17 @@ def test_the_readme_and_the_page_of_verdicts_show_what_the_reference_data_say() 
 def test_the_page_of_controls_shows_what_their_data_say() -> None:
     text = CONTROLS.read_text(encoding="utf-8")
     table = brackets(REFERENCE)
-    assert table in text
-    assert table in README.read_text(encoding="utf-8")
+    assert "\n".join(table) in text
     assert neighbourhoods(REFERENCE) in text
+    short = README.read_text(encoding="utf-8")
+    reports = [line.split(" | ")[0] for line in table[2:]]
+    assert set(reports) == {f"| {name}" for name in PATHOLOGIES}
+    assert all(
+        (line in short) is (name not in reports[:n])
+        for n, (name, line) in enumerate(zip(reports, table[2:], strict=True))
+    )
     # A report is a yes on its own kernel and with the effect, and a no without it.
-    for line in table.splitlines()[2:]:
+    for line in table[2:]:
         own, with_it, _, without = line.strip("| ").split(" | ")[3:]
         assert all(" yes: " in cell for cell in (own, with_it)), line
         assert " no: " in without, line
