@@ -424,6 +424,6 @@ DIO_KWORKER = Pathology(
         stack="preempt_schedule_common < __cond_resched < process_one_work < worker_thread",
         date="2024",
         numbers=("iops avg=200570.37 outside, avg=116073.72 inside; 2.5x more context switches",),
-        cause="the report suspects that EEVDF or 71eb6b6b0ba9 makes 6.8 behave better",
+        cause="ended by 86bfbb7ce4f6 (v6.6), begun again by 152e11f6df29 (v6.12)",
     ),
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pandas as pd
 
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, neighbours, rules_digest
+from iolab.pathology.factors import INTERVENTION
 from iolab.report.atlas import AtlasIndex, answer
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
+from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernel_order, kernels_of
-from iolab.stats.estimates import COVERS
+from iolab.stats.estimates import CONFIDENCE, COVERS
 from iolab.stats.shape import threshold
 from iolab.stats.verdicts import (
     neighbourhood_table,
@@ -49,6 +52,7 @@ _WORDS = {
     "not measured": "not measured",
     "cannot run here": "-",
 }
+_MITIGATED = "boot.mitigations=auto"
 # What a switch may do to a claim, in the order of the rows.
 _EFFECTS = (*TURNS, *OTHERWISE, WORKLOAD)
 
@@ -263,6 +267,24 @@ def neighbourhoods(data: Path) -> str:
     return "\n".join(lines)
 
 
+def mitigated(data: Path) -> str:
+    """Return the claims with mitigations on, from ``mitigations`` in `data`, beside those off."""
+    lines = [_row("report", "kernel", "claim", "off", "on"), "|---" * 5 + "|"]
+    for folder in sorted((data / "mitigations").iterdir()):
+        off, on = (Selected(load(where)) for where in (data / folder.name, folder))
+        for kernel in kernels_of(on.data.cells):
+            for claim in on.pathology.claims:
+                levels = {**claim.condition, INTERVENTION: _MITIGATED}
+                judged = [
+                    judge_selected(off, claim, kernel, CONFIDENCE),
+                    judge_selected(on, replace(claim, condition=levels), kernel, CONFIDENCE),
+                ]
+                if all(one.n for one in judged):
+                    sides = (_verdict(asdict(one)) for one in judged)
+                    lines.append(_row(folder.name, markdown(kernel), claim.name, *sides))
+    return "\n".join(lines)
+
+
 def recipes() -> str:
     """Return in what each recipe deviates from its report as a Markdown table."""
     lines = [_row("report", "what", "there", "here", "why"), "|---" * 5 + "|"]
@@ -311,6 +333,7 @@ def renew(data: Path) -> None:
     fill(README, "brackets", "\n".join([head, line, *reversed(first.values())]))
     fill(CONTROLS, "neighbourhoods", neighbourhoods(data))
     fill(CONTROLS, "recipes", recipes())
+    fill(CONTROLS, "mitigations", mitigated(data))
     fill(ATLAS, "atlas", atlas(data))
     fill(CLAIMS, "claims", claims(data))
     fill(CAUSES, "causes", causes(data))

@@ -96,6 +96,14 @@ def test_the_findings_of_the_readme_are_those_of_the_data(
     assert words.format(_estimate(folder, claim, kernel)) in said
 
 
+def test_the_throughput_that_cfq_leaves_is_that_of_the_data() -> None:
+    cells = load(REFERENCE / "controls" / "bfq_idling").cells
+    of_cfq = cells[(cells["io_scheduler"] == "cfq") & ~cells["recorded"]]
+    kb_per_s = round(float(of_cfq["iops"].mean()) * 512 / 1000)
+    for page in (README, CONTROLS):
+        assert f"{kb_per_s} KB/s" in page.read_text(encoding="utf-8")
+
+
 def test_the_page_of_controls_shows_what_the_recipes_change() -> None:
     assert recipes() in CONTROLS.read_text(encoding="utf-8")
     for pathology in PATHOLOGIES.values():
