@@ -30,6 +30,7 @@ from paper.make.documents import (
     causes,
     claims,
     fill,
+    mitigated,
     neighbourhoods,
     recipes,
     rules,
@@ -53,6 +54,12 @@ def test_the_page_of_controls_shows_what_their_data_say() -> None:
     table = brackets(REFERENCE)
     assert "\n".join(table) in text
     assert neighbourhoods(REFERENCE) in text
+    mitigations = mitigated(REFERENCE)
+    assert mitigations in text
+    # With mitigations on, no verdict turns.
+    for line in mitigations.splitlines()[2:]:
+        off, on = line.strip("| ").split(" | ")[3:]
+        assert off.partition(":")[0] == on.partition(":")[0], line
     short = README.read_text(encoding="utf-8")
     reports = [line.split(" | ")[0] for line in table[2:]]
     assert set(reports) == {f"| {name}" for name in PATHOLOGIES}

@@ -42,7 +42,7 @@ CAPTION = f"Drawn for a test. Remade by: nox -s figures; data measured by: {COMM
 def collected(**more: Any) -> dict[str, Any]:
     """Return results of all reports, with the controls and the neighbourhood of the real ones."""
     measured = [(data, COMMAND) for data in every_report().values()]
-    near = [load(REFERENCE / "near" / "dio_kworker")]
+    near = [load(folder) for folder in sorted((REFERENCE / "near").iterdir())]
     return collect(measured, brackets=bracket_rows(REFERENCE), near=near, **more)
 
 
