@@ -61,20 +61,20 @@ class Reference:
 
 def _table(kept: pd.DataFrame, value: str, contrast: Contrast, confidence: float) -> pd.DataFrame:
     """Return a row for each kernel and condition: the drawn value ``y``, and those of its boots."""
-    if contrast == "ratio":
-        by, table = pair_columns(kept), ratio_table(kept, value, confidence=confidence)
-        paired = kept[kept["aa"]] if pathology_of(kept).apart else kept
-        boots = pair_ratios(paired, value, by) if len(paired) else None
-    else:
-        by, table = cell_columns(kept), mean_table(kept, value, confidence=confidence)
-        counted = kept[~kept["recorded"] & kept[value].notna()]
-        boots = boot_means(counted, value, by, log=False) if len(counted) else None
+    ratio = contrast == "ratio"
+    by = pair_columns(kept) if ratio else cell_columns(kept)
+    table = (ratio_table if ratio else mean_table)(kept, value, confidence=confidence)
     table = table.rename(columns={contrast: "y"})
-    if boots is None:
+    if ratio:
+        rows = kept[kept["aa"]] if pathology_of(kept).apart else kept
+    else:
+        rows = kept[~kept["recorded"] & kept[value].notna()]
+    if rows.empty:
         return table
-    drawn = np.exp(boots["y"]) if contrast == "ratio" else boots["y"]
-    grouped = boots.assign(boots=drawn).groupby(by, dropna=False, observed=True)["boots"]
-    return table.merge(grouped.agg(list).reset_index(), on=by, how="left")
+    boots = pair_ratios(rows, value, by) if ratio else boot_means(rows, value, by, log=False)
+    drawn = boots.assign(boots=np.exp(boots["y"]) if ratio else boots["y"])
+    grouped = drawn.groupby(by, dropna=False, observed=True)["boots"].agg(list)
+    return table.merge(grouped.reset_index(), on=by, how="left")
 
 
 def _control_name(pathology: Pathology, table: pd.DataFrame, contrast: Contrast) -> str:
@@ -107,8 +107,7 @@ def by_treatment(
 
     The control is apart at the left, the axis of the levels is logarithmic. There is a panel for
     each condition that varies besides, and a colour and marker for each kernel. Bars are t
-    intervals on the boots' means, at `confidence` (0..1); each small dot is a boot. Thin lines only
-    guide the eye: nothing was measured between two levels.
+    intervals on the boots' means, at `confidence` (0..1), dots boots; lines only guide the eye.
 
     `value` is a column of the cells, `label` that of the y axis, with the unit. The contrast is the
     mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A pairs stand

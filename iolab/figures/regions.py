@@ -176,8 +176,7 @@ def _draw(
     if published is not None:
         handles.append(Line2D([], [], label=published.label, **_STAR))
     if boots.max() > fewest:
-        few = "one boot" if fewest == 1 else f"{fewest} boots"
-        handles.append(Line2D([], [], ls="", label=f"bold: more than {few}"))
+        handles.append(Line2D([], [], ls="", label=f"bold: n > {fewest}"))
     legend(figure, handles)
     return figure
 

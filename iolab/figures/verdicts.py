@@ -62,7 +62,6 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
         style = {**_HATCHED, **_STYLES[row["verdict"]]}
         axes.add_patch(Rectangle((x + _GAP, y + 3 * _GAP), 1 - 2 * _GAP, 1 - 6 * _GAP, **style))
         if row["verdict"] in _SAYS:
-            # The tables have the intervals; in print they would be too small to read.
             estimate = verdict_text(row).partition(" [")[0]
             text = f"{_SAYS[row['verdict']]}  {estimate}"
             axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=7)

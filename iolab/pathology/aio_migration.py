@@ -42,6 +42,7 @@ from iolab.pathology.factors import (
     Condition,
     Grid,
     IntegerFactor,
+    around,
     first_levels,
     integer_level,
     named_level,
@@ -183,12 +184,9 @@ _FULL = Profile(
 )
 
 # The report's second set-up, and one step from it in each direction.
-_OWN: Grid = {**_BASE, "tuning": ("published",)}
-_NEAR: tuple[Grid, ...] = (
-    _OWN,
-    {**_OWN, "size": (512, 16_384)},
-    {**_OWN, "tuning": ("default", "slice")},
-    {**_OWN, "integrity": ("dif",)},
+_NEAR = around(
+    {**_BASE, "tuning": ("published",)},
+    {"size": (512, 16_384), "tuning": ("default", "slice"), "integrity": ("dif",)},
 )
 
 AIO_MIGRATION = Pathology(

@@ -50,6 +50,7 @@ from iolab.pathology.factors import (
     Condition,
     Grid,
     IntegerFactor,
+    around,
     first_levels,
     integer_level,
     named_level,
@@ -241,11 +242,9 @@ _FULL = Profile(
 )
 
 # The report's command, and one step from it in each direction.
-_OWN: Grid = {**_LONG, "io_scheduler": ("bfq",)}
-_NEAR: tuple[Grid, ...] = (
-    _OWN,
-    {**_OWN, "io_scheduler": ("bfq-throughput", "bfq-throughput-2ms")},
-    {**_OWN, "writes": (10, 100)},
+_NEAR = around(
+    {**_LONG, "io_scheduler": ("bfq",)},
+    {"io_scheduler": ("bfq-throughput", "bfq-throughput-2ms"), "writes": (10, 100)},
 )
 
 BFQ_IDLING = Pathology(

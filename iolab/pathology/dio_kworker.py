@@ -230,10 +230,7 @@ _FULL = Profile(
 )
 # The preregistered condition has the boots with which its three claims can pass Holm's correction.
 _SEVEN = replace(
-    _FULL,
-    boots=7,
-    grids=(*_FULL.grids, _PUBLISHED),
-    grid_boots=(*[6] * len(_FULL.grids), 7),
+    _FULL, boots=7, grids=(*_FULL.grids, _PUBLISHED), grid_boots=(*[6] * len(_FULL.grids), 7)
 )
 # The published weight, for what begins late: see `iolab.sweeps.why`.
 _LONG = Profile(

@@ -258,6 +258,11 @@ class InterventionFactor:
 Factor = IntegerFactor | CategoricalFactor | InterventionFactor
 
 
+def around(own: Grid, levels: Grid) -> tuple[Grid, ...]:
+    """Return a report's own set-up, and grids that each differ from it in one factor's levels."""
+    return (own, *({**own, name: values} for name, values in levels.items()))
+
+
 def first_levels(grid: Grid) -> dict[str, int | str]:
     """Return the condition of the first level of each factor of a grid."""
     return {name: levels[0] for name, levels in grid.items()}

@@ -38,7 +38,7 @@ from iolab.pathology.base import (
     Published,
     deviation,
 )
-from iolab.pathology.factors import CategoricalFactor, Condition, Grid, named_level
+from iolab.pathology.factors import CategoricalFactor, Condition, Grid, around, named_level
 from iolab.results import CellResult
 from iolab_agent.plan import Cell, Device, Job, Recording, Watch
 
@@ -115,11 +115,9 @@ _FULL = Profile(
 )
 
 # The report's own reads, and one step from them in each direction.
-_OWN: Grid = {"watch": ("directory",), "engine": ("libaio",)}
-_NEAR: tuple[Grid, ...] = (
-    _OWN,
-    {**_OWN, "engine": ("io_uring",)},
-    {**_OWN, "watch": ("directory-attrib", "directory-delete")},
+_NEAR = around(
+    {"watch": ("directory",), "engine": ("libaio",)},
+    {"engine": ("io_uring",), "watch": ("directory-attrib", "directory-delete")},
 )
 
 FSNOTIFY_CONTENTION = Pathology(

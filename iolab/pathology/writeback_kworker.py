@@ -52,6 +52,7 @@ from iolab.pathology.factors import (
     Condition,
     Grid,
     IntegerFactor,
+    around,
     first_levels,
     integer_level,
 )
@@ -218,12 +219,7 @@ _FULL = Profile(
 )
 
 # The article's growing files, and one step from them in each direction.
-_NEAR: tuple[Grid, ...] = (
-    _GROWING,
-    {**_GROWING, "numjobs": (1, 8)},
-    {**_GROWING, "cpus": (1, 4)},
-    {**_GROWING, "layout": ("overwrite",)},
-)
+_NEAR = around(_GROWING, {"numjobs": (1, 8), "cpus": (1, 4), "layout": ("overwrite",)})
 
 WRITEBACK_KWORKER = Pathology(
     name="writeback_kworker",

@@ -22,13 +22,7 @@ from iolab.pathology.base import Claim
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, in_unit, judge
 from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import (
-    CONFIDENCE,
-    Floats,
-    interval_text,
-    t_interval,
-    what_is_missing,
-)
+from iolab.stats.estimates import CONFIDENCE, Floats, interval_text, t_interval, what_is_missing
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
@@ -194,10 +188,7 @@ def candidates(screened: pd.DataFrame, claims: Sequence[Claim], most: int) -> li
 
 
 def attribution(
-    data: Dataset,
-    claims: Sequence[Claim],
-    kernel: str,
-    levels: Sequence[str],
+    data: Dataset, claims: Sequence[Claim], kernel: str, levels: Sequence[str]
 ) -> pd.DataFrame:
     """Decide what each picked intervention does, from boots that did not serve to pick it."""
     # All intervals hold at once at CONFIDENCE. An intervention *removes* the pathology where the

@@ -36,8 +36,6 @@ VERDICTS: Final = (
     *("reproduced", "not reproduced", "other cause", "inconclusive"),
     *("not applicable", "not measured", "cannot run here"),
 )
-
-
 _COLUMNS: Final = (
     *("pathology", "kernel", "claim", "kind", "secondary", "statement"),
     *("estimate", "low", "high", "n", "rule", "published", "verdict", "reason", "clock"),
@@ -87,8 +85,7 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
 
 def places_of(places: Sequence[Condition]) -> list[str]:
     """Return in what each condition differs from the first: ``iodepth=192``."""
-    own = places[0] if places else {}
-    return [", ".join(f"{n}={v}" for n, v in one.items() if v != own[n]) for one in places]
+    return [", ".join(f"{n}={v}" for n, v in one.items() if v != places[0][n]) for one in places]
 
 
 def neighbourhood_table(data: Dataset) -> pd.DataFrame:
@@ -113,9 +110,8 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
             for place, words in zip(places, places_of(places), strict=True):
                 there = replace(claim, condition=place, control={})
                 one = judge_selected(cells, there, kernel, CONFIDENCE)
-                head = {"kernel": kernel, "claim": claim.name, "place": words, "n": one.n}
-                judged = {n: getattr(one, n) for n in ("verdict", "estimate", "low", "high")}
-                rows.append(head | judged)
+                judged = {n: getattr(one, n) for n in ("n", "verdict", "estimate", "low", "high")}
+                rows.append({"kernel": kernel, "claim": claim.name, "place": words, **judged})
     table = pd.DataFrame(rows)
     return table[table.groupby(["kernel", "claim"])["n"].transform("max") > 0]
 

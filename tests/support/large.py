@@ -22,13 +22,13 @@ from tests.support.stores import stored
 
 
 def large_blocks(cells: int) -> dict[str, Block]:
-    """Return blocks of the survey profile of dio_kworker by their keys: at least so many cells."""
+    """Return blocks of dio_kworker's threshold profile by their keys: at least so many cells."""
     pathology = get_pathology("dio_kworker")
-    survey = pathology.profiles["survey"]
-    few = blocks_of(pathology, survey, kernel="6.1", clock="virtual")
+    fine = pathology.profiles["threshold"]
+    few = blocks_of(pathology, fine, kernel="6.1", clock="virtual")
     # The first boots record, and have more cells than the others.
-    last = sum(len(made.cells) for made in few if made.boot == survey.boots - 1)
-    profile = replace(survey, boots=max(survey.boots, -(-cells // last)))
+    last = sum(len(made.cells) for made in few if made.boot == fine.boots - 1)
+    profile = replace(fine, boots=max(fine.boots, -(-cells // last)))
     found = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
     return {block_key(made, TARGET): made for made in found}
 

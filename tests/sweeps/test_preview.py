@@ -50,7 +50,7 @@ def preview(root: Path, **asked: object) -> PathologyPreview:
 
 
 @pytest.mark.parametrize("name", PATHOLOGIES)
-@pytest.mark.parametrize("profile", ["smoke", "quick", "study", "full", "survey"])
+@pytest.mark.parametrize("profile", ["smoke", "quick", "study", "full", "near"])
 def test_a_preview_counts_what_the_design_makes(name: str, profile: str, tmp_path: Path) -> None:
     request = Request(profile=profile, pathologies=[name], kernels=["6.1"], root=tmp_path)
     pathology = get_pathology(name)
