@@ -147,7 +147,7 @@ def _draw(
     words = pathology.factors[chosen.by]
     below: dict[int, list[int]] = {}
     boots = table.loc[table["n"] > 0, "n"]
-    fewest = int(boots.min())
+    fewest = boots.min()
     for (kernel, row), (down, right) in sorted(places.items(), key=lambda item: -item[1][0]):
         axes = grid[down, right]
         of_row = table[table[chosen.by] == row]
@@ -213,7 +213,7 @@ class _Plane:
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
 
-    def fill(self, table: pd.DataFrame, treatment: str, chosen: _Map, fewest: int) -> None:
+    def fill(self, table: pd.DataFrame, treatment: str, chosen: _Map, fewest: float) -> None:
         """Draw tiles, bold where more boots than the fewest are behind them, and the border."""
         effect: dict[tuple[int, int], bool] = {}
         for column, depth in enumerate(self.depths):

@@ -254,7 +254,7 @@ WRITEBACK_KWORKER = Pathology(
         ),
         "full": _FULL,
         "study": _FULL.with_pairs(),
-        NEAR: replace(_FULL, boots=3, grids=_NEAR, recorded={}, recorded_boots=0),
+        NEAR: replace(_FULL, boots=3, grids=_NEAR, recorded={}),
     },
     boot_factors=("cpus",),
     translation=(

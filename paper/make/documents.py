@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from iolab.report.atlas import AtlasIndex, answer
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
-from iolab.stats.claims import Selected, judge_selected
+from iolab.stats.claims import Selected
 from iolab.stats.conditions import kernel_order, kernels_of
-from iolab.stats.estimates import CONFIDENCE, COVERS
+from iolab.stats.estimates import COVERS
 from iolab.stats.shape import threshold
 from iolab.stats.verdicts import (
     neighbourhood_table,
@@ -32,7 +31,7 @@ from iolab.store.dataset import load, result_folders, with_measure
 from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
-from paper.make.results import bracket_rows
+from paper.make.results import bracket_rows, judged_at
 
 _ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
@@ -231,11 +230,11 @@ def _rules_table(pathology: Pathology) -> str:
     return "\n".join([*lines, *([f"\nAround its own set-up: {places}."] if places else [])])
 
 
-def brackets(data: Path) -> list[str]:
-    """Return each report between yes and no (`bracket_rows`) as the lines of a Markdown table."""
+def brackets(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return reports between yes and no (rows of `bracket_rows`) as a Markdown table."""
     head = ("report", "claim", "published", "its own kernel", "with it", "commit", "without it")
     lines = [_row(*head), "|---" * len(head) + "|"]
-    for row in bracket_rows(data):
+    for row in rows:
         own, there, gone = (
             f"{markdown(row[part]['kernel'])} {_verdict(row[part])}"
             for part in ("own", "with", "without")
@@ -244,7 +243,15 @@ def brackets(data: Path) -> list[str]:
         claim = f"{row['claim']} ({row['rule']})"
         published = "-" if row["published"] is None else f"{row['published']:.3g}"
         lines.append(_row(row["pathology"], claim, published, own, there, commit, gone))
-    return lines
+    return "\n".join(lines)
+
+
+def first_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the first row of each report."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        found.setdefault(row["pathology"], row)
+    return list(found.values())
 
 
 def neighbourhoods(data: Path) -> str:
@@ -274,13 +281,12 @@ def mitigated(data: Path) -> str:
         off, on = (Selected(load(where)) for where in (data / folder.name, folder))
         for kernel in kernels_of(on.data.cells):
             for claim in on.pathology.claims:
-                levels = {**claim.condition, INTERVENTION: _MITIGATED}
                 judged = [
-                    judge_selected(off, claim, kernel, CONFIDENCE),
-                    judge_selected(on, replace(claim, condition=levels), kernel, CONFIDENCE),
+                    judged_at(off, claim, kernel, {}),
+                    judged_at(on, claim, kernel, {INTERVENTION: _MITIGATED}),
                 ]
-                if all(one.n for one in judged):
-                    sides = (_verdict(asdict(one)) for one in judged)
+                if all(one["n"] for one in judged):
+                    sides = map(_verdict, judged)
                     lines.append(_row(folder.name, markdown(kernel), claim.name, *sides))
     return "\n".join(lines)
 
@@ -326,11 +332,9 @@ def atlas(data: Path) -> str:
 def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
-    head, line, *rows = brackets(data)
-    fill(CONTROLS, "brackets", "\n".join([head, line, *rows]))
-    # The first of each report.
-    first = {row.split("|")[1]: row for row in reversed(rows)}
-    fill(README, "brackets", "\n".join([head, line, *reversed(first.values())]))
+    between = bracket_rows(data)
+    fill(CONTROLS, "brackets", brackets(between))
+    fill(README, "brackets", brackets(first_of_each(between)))
     fill(CONTROLS, "neighbourhoods", neighbourhoods(data))
     fill(CONTROLS, "recipes", recipes())
     fill(CONTROLS, "mitigations", mitigated(data))

@@ -123,18 +123,27 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
     rows = []
     for row in tomllib.loads((folder / "brackets.toml").read_text(encoding="utf-8"))["bracket"]:
         name = row["pathology"]
-        cells = measured.setdefault(name, Selected(load(folder / name)))
+        if name not in measured:
+            measured[name] = Selected(load(folder / name))
+        cells = measured[name]
         claim = next(c for c in cells.pathology.claims if c.name == row["claim"])
         sides = {}
         for part in ("own", "with", "without"):
             side = row[part] if isinstance(row[part], dict) else {"kernel": row[part]}
             levels = {factor: level for factor, level in side.items() if factor != "kernel"}
-            there = replace(claim, condition={**claim.condition, **levels})
-            judged = judge_selected(cells, there, side["kernel"], CONFIDENCE)
+            judged = judged_at(cells, claim, side["kernel"], levels)
             shown = " ".join(map(str, [side["kernel"], *levels.values()]))
-            sides[part] = {"kernel": shown, **_side(asdict(judged))}
+            sides[part] = {"kernel": shown, **_side(judged)}
         rows.append({**row, "rule": rule_text(claim), "published": claim.published, **sides})
     return rows
+
+
+def judged_at(
+    cells: Selected, claim: Claim, kernel: str, levels: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Judge a claim where some factors have other levels than its own."""
+    there = replace(claim, condition={**claim.condition, **levels})
+    return asdict(judge_selected(cells, there, kernel, CONFIDENCE))
 
 
 def _near(data: Dataset) -> list[dict[str, Any]]:

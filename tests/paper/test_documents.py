@@ -30,6 +30,7 @@ from paper.make.documents import (
     causes,
     claims,
     fill,
+    first_of_each,
     mitigated,
     neighbourhoods,
     recipes,
@@ -37,6 +38,7 @@ from paper.make.documents import (
     thresholds,
     verdicts,
 )
+from paper.make.results import bracket_rows
 from tests.support import synthetic
 from tests.support.reports import report
 
@@ -51,8 +53,9 @@ def test_the_readme_and_the_page_of_verdicts_show_what_the_reference_data_say() 
 @pytest.mark.nightly
 def test_the_page_of_controls_shows_what_their_data_say() -> None:
     text = CONTROLS.read_text(encoding="utf-8")
-    table = brackets(REFERENCE)
-    assert "\n".join(table) in text
+    between = bracket_rows(REFERENCE)
+    assert brackets(between) in text
+    table = brackets(between).splitlines()
     assert neighbourhoods(REFERENCE) in text
     mitigations = mitigated(REFERENCE)
     assert mitigations in text
@@ -61,6 +64,7 @@ def test_the_page_of_controls_shows_what_their_data_say() -> None:
         off, on = line.strip("| ").split(" | ")[3:]
         assert off.partition(":")[0] == on.partition(":")[0], line
     short = README.read_text(encoding="utf-8")
+    assert brackets(first_of_each(between)) in short
     reports = [line.split(" | ")[0] for line in table[2:]]
     assert set(reports) == {f"| {name}" for name in PATHOLOGIES}
     assert all(
