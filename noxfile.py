@@ -86,9 +86,19 @@ def sweep(session: nox.Session) -> None:
 
 @nox.session
 def atlas(session: nox.Session) -> None:
-    """Measure public reports: nox -s atlas [-- NAME|FILE... --kernel K --check]."""
+    """Measure public reports: nox -s atlas [-- NAME|FILE... --kernel K --check].
+
+    ``--changed COMMIT`` takes the entries that differ from those of a commit.
+    """
+    words = list(session.posargs)
+    if words[:1] == ["--changed"]:
+        diff = ["git", "diff", "--name-only", "--diff-filter=d", *words[1:2]]
+        changed = session.run(*diff, "--", "atlas/[a-z]*.py", external=True, silent=True)
+        words[:2] = str(changed).split()
+        if not words:
+            session.skip("no entry of the atlas changed")
     install(session)
-    session.run("iolab", "atlas", *session.posargs)
+    session.run("iolab", "atlas", *words)
 
 
 def workers() -> int:
@@ -152,12 +162,12 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def lock(session: nox.Session) -> None:
-    """Lock QEMU, the guest image, kernels and what tests unpack as the mirrors have them now.
+    """Lock the packages that the mirrors have now: nox -s lock [-- GROUP...].
 
     It needs apt, and IOLAB_MIRROR_UBUNTU where apt's sources do not carry Ubuntu noble.
     """
     install(session, "dev")
-    session.run("python", "-m", "tests.support.lock")
+    session.run("python", "-m", "tests.support.lock", *session.posargs)
 
 
 @nox.session

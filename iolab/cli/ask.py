@@ -29,6 +29,7 @@ _LEVELS = "NAME=LEVEL[,LEVEL...]"
 @kernels_option("Kernel to boot (repeatable); by default 6.1.")
 @click.option("--boots", type=int, help="Boots of each kernel; by default enough for a verdict.")
 @click.option("--cpus", type=int, default=1, show_default=True, help="CPUs of the guest.")
+@click.option("--fio-binary", metavar="PATH|newest", help="fio instead of the guest image's.")
 @click.option("--as-asked", is_flag=True, help="Run for as long as the job asks, or to its end.")
 @click.option("--no-record", is_flag=True, help="Record no trace, and do not show preemptions.")
 @click.option("--dry-run", is_flag=True, help="Only show how iolab understands the job.")
@@ -51,6 +52,7 @@ def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
         **({"claims": list(options["claims"])} if options["claims"] else {}),
         **({"cpus": options["cpus"]} if options["cpus"] != 1 else {}),
         **({"as_asked": True} if options["as_asked"] else {}),
+        **({"fio_binary": options["fio_binary"]} if options["fio_binary"] else {}),
     }
     if not given["treatment"]:
         raise UserError("give a treatment, such as --treatment cpu.weight=1000")

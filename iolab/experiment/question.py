@@ -23,6 +23,7 @@ from iolab.pathology.base import TREATED_KERNEL, Claim, Pathology, Profile, Publ
 from iolab.pathology.factors import INTERVENTION, Condition, Grid, boot_part
 from iolab.stats.claims import FEWEST
 from iolab.store.counters import CELL_COLUMNS
+from iolab.targets.shipped import fio_program
 from iolab.targets.shipped import program as shipped
 from iolab_agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
 from iolab_agent.plan_checks import can_be_counted
@@ -179,7 +180,8 @@ def question(
     as_asked : bool, optional
         Whether the job runs for as long as it asks, or to its end.
     fio_binary : str or Path, optional
-        A fio of this machine, which the guest gets with its libraries; by default Debian's.
+        A fio of this machine, which the guest gets with its libraries, or ``"newest"``, the newest
+        that Debian has; by default the guest image's.
     cpus, memory_mib : int, optional
         Size of the virtual machine.
     settings : mapping of str to int, optional
@@ -236,7 +238,7 @@ def question(
         settings=dict(settings or {}),
         count=_counted(count),
         beside="antagonist" not in treatment,
-        binary=None if fio_binary is None else shipped([str(fio_binary)]),
+        binary=None if fio_binary is None else fio_program(fio_binary),
     )
     check_devices(list(given), recipe.filesystem, "the question")
     if asked is not None:

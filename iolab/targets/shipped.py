@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 import shlex
 import shutil
@@ -24,13 +23,14 @@ from typing import Any, Final
 import iolab_agent
 import iolab_base
 from icountvm.cpio import Entry
-from icountvm.elf import Needs, needs
+from icountvm.elf import MACHINE, Needs, needs
+from icountvm.libraries import libraries_of
+from icountvm.toolbox import newest_fio
 from iolab_agent.plan import Plan, programs_of
 from iolab_agent.plan_work import PROGRAMS, Program
 from iolab_base.code import code_of
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_file
-from iolab_base.process import run
 
 _AGENT = Path(iolab_agent.__file__).resolve().parent
 _BASE = Path(iolab_base.__file__).resolve().parent
@@ -45,12 +45,9 @@ sys.exit(main(sys.argv[1:]))
 
 # The interpreters of the guest's own userland.
 _INTERPRETERS: Final = {"python3": "/usr/bin/python3", "sh": "/bin/sh", "dash": "/bin/sh"}
-_MACHINE: Final = "x86-64"
+# The fio of a question instead of that of the guest image.
+NEWEST: Final = "newest"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_CACHED: Final = re.compile(r"^\s*(\S+) \((.*)\) => (/.*)$")
-_DEFAULT_FOLDERS: Final = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
-# The C library opens it with dlopen when a thread is cancelled: no program needs it by name.
-_LIBGCC: Final = "libgcc_s.so.1"
 _LARGEST_MIB: Final = 256
 
 
@@ -108,16 +105,21 @@ def ship(path_or_name: str | Path) -> Shipped:
     if wants is None:
         return _script(path)
     what = f"the program {path}"
-    if wants.machine != _MACHINE:
-        raise UserError(f"{what} is built for {wants.machine}, the guest is {_MACHINE}")
+    if wants.machine != MACHINE:
+        raise UserError(f"{what} is built for {wants.machine}, the guest is {MACHINE}")
     if not wants.loader:
         return _shipped(path.name, {f"bin/{path.name}": path}, [f"bin/{path.name}"])
     loader = Path(wants.loader)
     if not loader.is_file():
         raise UserError(f"{what} needs the loader {loader}, which is missing here")
+    return _dynamic(path, wants, loader)
+
+
+def _dynamic(path: Path, wants: Needs, loader: Path, folders: Sequence[Path] = ()) -> Shipped:
+    """Ship a program with its loader and libraries, which are in `folders` if any are given."""
     files = {path.name: loader, f"bin/{path.name}": path}
-    files |= {f"lib/{library}": at for library, at in _libraries(path, wants).items()}
-    files.pop(f"lib/{loader.name}", None)
+    files |= {f"lib/{library}": at for library, at in libraries_of(path, wants, folders).items()}
+    files.pop(f"lib/{Path(wants.loader).name}", None)
     return _shipped(path.name, files, [path.name, "--library-path", "lib", f"bin/{path.name}"])
 
 
@@ -128,6 +130,18 @@ def program(argv: Sequence[str], **different: Any) -> Program:
         raise UserError("a program must be a list: its name or path, then its arguments")
     shipped = ship(argv[0])
     return Program([*shipped.argv, *map(str, argv[1:])], shipped.files, **different)
+
+
+def fio_program(which: str | Path) -> Program:
+    """Return a fio of this machine, or Debian's ``newest`` one, as a program of a plan."""
+    if which != NEWEST:
+        return program([str(which)])
+    box = newest_fio()
+    path = box.program("fio")
+    # A part of Ceph's, which Debian's fio is linked with, lies in a folder of its own.
+    folders = [*box.libraries, *(folder / "ceph" for folder in box.libraries)]
+    shipped = _dynamic(path, needs(path) or Needs(MACHINE), box.loader(), folders)
+    return Program([*shipped.argv], shipped.files)
 
 
 def program_entries(plan: Plan) -> Iterator[Entry]:
@@ -201,68 +215,3 @@ def _script(path: Path) -> Shipped:
     where = f"bin/{path.name}"
     shipped = _shipped(path.name, {where: path}, [where])
     return Shipped((_INTERPRETERS[interpreter], *words[1:], *shipped.argv), shipped.files)
-
-
-def _libraries(path: Path, wants: Needs) -> dict[str, Path]:
-    """Return the libraries of a program, and theirs, by the names under which they are needed."""
-    found: dict[str, Path] = {}
-    todo = [(path, wants, name) for name in wants.libraries]
-    while todo:
-        needer, needer_wants, name = todo.pop(0)
-        if name in found:
-            continue
-        library = _library(name, needer, needer_wants, path, wants)
-        if library is None:
-            raise UserError(
-                f"the program {path} needs the library {name} (by {needer.name}), which is missing "
-                "here: install its package"
-            )
-        found[name] = library
-        more = needs(library) or Needs(_MACHINE)
-        todo += [(library, more, other) for other in more.libraries]
-    if "libc.so.6" in found and _LIBGCC in _cached_libraries():
-        found.setdefault(_LIBGCC, _cached_libraries()[_LIBGCC])
-    return found
-
-
-def _library(name: str, needer: Path, needer_wants: Needs, path: Path, wants: Needs) -> Path | None:
-    """Search for a library where the loader does, in its order (ld.so(8))."""
-    folders: list[Path] = []
-    if not needer_wants.runpath:
-        folders += _expanded(needer_wants.rpath, needer) + _expanded(wants.rpath, path)
-    folders += [Path(f) for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
-    folders += _expanded(needer_wants.runpath, needer)
-    candidates = [folder / name for folder in folders]
-    if name in _cached_libraries():
-        candidates.append(_cached_libraries()[name])
-    candidates += [Path(folder) / name for folder in _DEFAULT_FOLDERS]
-    return next((c.absolute() for c in candidates if _is_library(c)), None)
-
-
-def _is_library(path: Path) -> bool:
-    """Return whether a file is a library for the guest's architecture; the loader skips others."""
-    try:
-        wants = needs(path) if path.is_file() else None
-    except (OSError, IolabError):
-        return False
-    return wants is not None and wants.machine == _MACHINE
-
-
-def _expanded(folders: Sequence[str], origin: Path) -> list[Path]:
-    at = str(origin.resolve().parent)
-    return [Path(f.replace("${ORIGIN}", at).replace("$ORIGIN", at)) for f in folders]
-
-
-@cache
-def _cached_libraries() -> dict[str, Path]:
-    """Return the libraries in this machine's ld.so.cache; empty without ldconfig."""
-    ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
-    if ldconfig is None:
-        return {}
-    libraries: dict[str, Path] = {}
-    for line in run([ldconfig, "-p"], timeout_s=30, check=False).stdout.splitlines():
-        entry = _CACHED.match(line)
-        # "hwcap" marks libraries for newer processors than the guest's.
-        if entry and _MACHINE in entry[2] and "hwcap" not in entry[2]:
-            libraries.setdefault(entry[1], Path(entry[3]))
-    return libraries

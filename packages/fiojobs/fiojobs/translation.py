@@ -128,7 +128,7 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         # (include/uapi/linux/fs.h).
         raise CannotRunError(
             f"the fio job's section {name} needs a fio that knows RWF_DONTCACHE (uncached=1): "
-            "Debian's sends a flag that kernels now read as RWF_ATOMIC; name one: fio_binary=..."
+            "fio 3.33 sends a flag that kernels now read as RWF_ATOMIC; say fio_binary='newest'"
         )
     if options.get("zonemode") == "zbd":
         lacks = "a zoned block device"

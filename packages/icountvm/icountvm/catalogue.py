@@ -63,6 +63,8 @@ SOURCES: Mapping[str, PartSource] = {
         "debian", ("bookworm-backports", "bookworm"), ("kmod", "qemu-system-x86")
     ),
     "image": PartSource("debian", ("bookworm",), _USERLAND),
+    # Beside that of the image: what changed since, such as RWF_DONTCACHE, needs it.
+    "fio": PartSource("debian", ("forky",), ("fio",)),
     "tcc": PartSource("debian", ("bookworm",), pattern="tcc"),
     **{kernel_group(name): source for name, source in CATALOGUE.items()},
 }

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from icountvm.deb import unpack
-from icountvm.parts import fetch_parts, locked_parts, parts_digest
+from icountvm.parts import unpacked
 from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import cache_dir, digest_file, digest_of
@@ -46,15 +45,7 @@ def _asked(argv: Sequence[str], word: str) -> str:
 
 
 def _unpacked_tcc() -> Compiler:
-    parts = locked_parts("tcc")
-
-    def make(folder: Path) -> None:
-        _log.info("downloading the C compiler tcc from Debian")
-        for deb in fetch_parts(parts, folder / "debs", "tcc"):
-            unpack(deb, folder)
-        shutil.rmtree(folder / "debs")
-
-    folder = make_folder(cache_dir("tcc", parts_digest(parts)), make)
+    folder = unpacked("tcc", "the C compiler tcc")
     argv = [str(folder / "usr" / "bin" / "tcc"), f"-B{folder}/usr/lib/x86_64-linux-gnu/tcc"]
     return Compiler(argv, _asked(argv[:1], "--version"))
 

@@ -21,6 +21,8 @@ from elftools.elf.segments import InterpSegment
 from iolab_base.errors import IolabError
 
 ELF: Final = b"\x7fELF"
+# That of the guest.
+MACHINE: Final = "x86-64"
 # 64 bits, little-endian.
 _KNOWN: Final = ELF + b"\2\1"
 # struct elf64_hdr, elf64_shdr, elf64_phdr and elf64_note (include/uapi/linux/elf.h).
@@ -149,7 +151,7 @@ def needs(path: Path) -> Needs | None:
 
 def _read(file: ELFFile) -> Needs:
     known = file["e_machine"] == "EM_X86_64" and file.elfclass == 64
-    machine = "x86-64" if known else f"{str(file['e_machine'])[3:]}, {file.elfclass} bits"
+    machine = MACHINE if known else f"{str(file['e_machine'])[3:]}, {file.elfclass} bits"
     found: dict[str, list[str]] = {"needed": [], "rpath": [], "runpath": []}
     loader = ""
     for segment in file.iter_segments():

@@ -8,14 +8,17 @@ signature is checked and no version is compared.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
+from icountvm.deb import unpack
 from icountvm.downloads import (
     AlteredFileError,
     FetchError,
@@ -25,9 +28,12 @@ from icountvm.downloads import (
     shown_uri,
 )
 from icountvm.mirror import Archive, NoMirrorError, mirror_of
+from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_of
 from iolab_base.reading import read_regular
+
+_log = logging.getLogger(__name__)
 
 LOCK: Final = Path(__file__).with_name("parts.lock")
 LOCK_VARIABLE: Final = "IOLAB_PARTS_LOCK"
@@ -113,6 +119,25 @@ def fetch_parts(parts: Sequence[LockedPart], into: Path, title: str) -> list[Pat
         except CannotRunError as error:
             raise CannotRunError(f"{title} cannot be fetched: {error}") from error
     return paths
+
+
+def unpacked(group: str, title: str, finish: Callable[[Path], None] = lambda folder: None) -> Path:
+    """Return a folder with the packages of a group; fetch and unpack them if the cache lacks it.
+
+    `finish` completes a new folder. Raises as `fetch_parts`.
+    """
+    parts = locked_parts(group)
+
+    def make(folder: Path) -> None:
+        _log.info("downloading %s from Debian", title)
+        debs = fetch_parts(parts, folder / "debs", title)
+        _log.info("unpacking %d packages", len(debs))
+        for deb in debs:
+            unpack(deb, folder)
+        shutil.rmtree(folder / "debs")
+        finish(folder)
+
+    return make_folder(cache_dir(group, parts_digest(parts)), make)
 
 
 def check_offered(part: LockedPart) -> None:

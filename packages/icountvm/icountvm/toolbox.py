@@ -8,22 +8,18 @@ QEMU gives the same measured bytes on every host.
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import re
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from icountvm.deb import unpack
-from icountvm.parts import fetch_parts, locked_parts, parts_digest
-from iolab_base.cached import make_folder
+from icountvm.parts import unpacked
 from iolab_base.errors import CannotRunError, IolabError, UserError
-from iolab_base.files import cache_dir, digest_file
+from iolab_base.files import digest_file
 from iolab_base.process import CommandError, run
-
-_log = logging.getLogger(__name__)
 
 OLDEST_QEMU = (10, 0, 0)
 
@@ -61,16 +57,22 @@ class Toolbox:
 
     def command(self, name: str) -> list[str]:
         """Return the command that runs one of the programs; append its arguments."""
-        for folder in _PROGRAMS:
-            path = _inside(self.root, f"{folder}/{name}")
-            if path is not None:
-                break
-        else:
-            raise IolabError(
-                f"the toolbox in {self.root} lacks {name}: delete that folder to make it again"
-            )
+        path, libraries = self.program(name), ":".join(map(str, self.libraries))
         # kmod acts as the program whose name it was called by.
-        return [*self._loader(), "--argv0", name, str(path)]
+        return [str(self.loader()), "--library-path", libraries, "--argv0", name, str(path)]
+
+    @property
+    def libraries(self) -> list[Path]:
+        """Folders of the programs' libraries."""
+        return [self.root / folder for folder in _LIBRARIES]
+
+    def program(self, name: str) -> Path:
+        """Return the file of a program."""
+        return self._file((f"{folder}/{name}" for folder in _PROGRAMS), name)
+
+    def loader(self) -> Path:
+        """Return the loader of the programs' own C library."""
+        return self._file(_LOADERS, "its loader")
 
     def qemu_argv(self) -> list[str]:
         """Return the command that runs QEMU: the toolbox's, or that of ``IOLAB_QEMU``."""
@@ -91,13 +93,12 @@ class Toolbox:
         (program,) = _users_qemu() or [str(self.root / "usr" / "bin" / _QEMU)]
         return f"QEMU {version} sha256:{digest_file(Path(program))}"
 
-    def _loader(self) -> list[str]:
-        for name in _LOADERS:
-            if (loader := _inside(self.root, name)) is not None:
-                libraries = ":".join(str(self.root / folder) for folder in _LIBRARIES)
-                return [str(loader), "--library-path", libraries]
+    def _file(self, names: Iterable[str], what: str) -> Path:
+        for name in names:
+            if (path := _inside(self.root, name)) is not None:
+                return path
         raise IolabError(
-            f"the toolbox in {self.root} is incomplete: delete that folder to make it again"
+            f"the toolbox in {self.root} lacks {what}: delete that folder to make it again"
         )
 
 
@@ -145,13 +146,7 @@ def ensure_toolbox() -> Toolbox:
         # Before anything is fetched.
         _version(argv, os.environ["IOLAB_QEMU"])
 
-    def make(folder: Path) -> None:
-        _log.info("downloading QEMU from Debian")
-        debs = fetch_parts(parts, folder / "debs", "QEMU")
-        _log.info("unpacking %d packages", len(debs))
-        for deb in debs:
-            unpack(deb, folder)
-        shutil.rmtree(folder / "debs")
+    def finish(folder: Path) -> None:
         for unused in _UNUSED:
             path = folder / unused
             if path.is_dir():
@@ -160,5 +155,9 @@ def ensure_toolbox() -> Toolbox:
                 path.unlink(missing_ok=True)
         _version(Toolbox(folder).own_qemu_argv(), "")
 
-    parts = locked_parts("toolbox")
-    return Toolbox(make_folder(cache_dir("toolbox", parts_digest(parts)), make))
+    return Toolbox(unpacked("toolbox", "QEMU", finish))
+
+
+def newest_fio() -> Toolbox:
+    """Return the newest fio of Debian, newer than the guest image's, with all its libraries."""
+    return Toolbox(unpacked("fio", "Debian's newest fio"))
