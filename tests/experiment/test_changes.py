@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Kinds of treatments whose direction is known, in one boot of a virtual machine."""
+"""Kinds of treatments whose direction is known, in one boot of each scheduler."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ _ONE = "rw=randwrite bs=4k iodepth=1 ioengine=libaio direct=1"
 _DEEP = "rw=randwrite bs=4k iodepth=16 ioengine=libaio direct=1"
 _SYNCED = "rw=randwrite bs=4k ioengine=psync fsync=1"
 _DISK = Device("d", "null_blk", 512, irqmode=2, completion_ns=100_000)
+_BFQ = replace(_DISK, scheduler="bfq")
+_TWO = f"--name=a --{_ONE.replace(' ', ' --')} --name=b --{_ONE.replace(' ', ' --')}"
 # With a fifth of a core, fio takes half a second to begin.
 _HOG = iolab.antagonist(fio="ioengine=cpuio cpuload=100", start_ms=-1000, size_mib=1)
 
@@ -42,6 +44,13 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
         1.2,
         20,
     ),
+    "antagonist's size": (
+        {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.numjobs": 4}},
+        0.02,
+        0.95,
+    ),
+    "weight": ({"fio": _DEEP, "antagonist": _HOG, "treatment": {"cpu.weight": 10}}, 0.01, 0.9),
+    "section": ({"fio": _TWO, "device": _DISK, "treatment": {"b.iodepth": 16}}, 1.5, 20),
     # No direction is known of these: they must run, and be in the result. An overwrite that is
     # synced writes a journal's commit, or the inode.
     "journal": (
@@ -54,22 +63,33 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
         0.5,
         5,
     ),
+    "tunable": (
+        {
+            "fio": _DEEP,
+            "filesystem": None,
+            "device": _BFQ,
+            "treatment": {"scheduler.slice_idle": 0},
+        },
+        0.5,
+        5,
+    ),
+    "setting": ({"fio": _DEEP, "treatment": {"autogroup": 0}}, 0.5, 5),
     "nice": ({"fio": _DEEP, "treatment": {"worker_nice": 19}}, 0.5, 5),
 }
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["6.1", "6.12"])
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The control and the treated cell of each question."""
     with wants("a virtual machine"):
-        target = prepare("6.1", "virtual", cpus=1, memory_mib=1024)
+        target = prepare(request.param, "virtual", cpus=1, memory_mib=1024)
     cells, modules = [], dict[str, None]()
     for name, (asked, _, _) in _QUESTIONS.items():
         # Beside a hog, fio takes longer to begin.
         ramp_ms = 500 if "antagonist" in asked else 200
         made = iolab.question(**asked, ramp_ms=ramp_ms, runtime_ms=2 * ramp_ms)
         profile = replace(made.profiles["quick"], boots=1, repeats_control=False)
-        (block,) = blocks_of(made, profile, kernel="6.1", clock="virtual")
+        (block,) = blocks_of(made, profile, kernel=request.param, clock="virtual")
         modules |= dict.fromkeys(block.plan.modules)
         for planned, cell in zip(block.cells, block.plan.cells, strict=True):
             cells.append(replace(cell, id=f"{name}-{planned.role}"))
