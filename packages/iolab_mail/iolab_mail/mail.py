@@ -302,7 +302,7 @@ def _verify(finding: Finding) -> str:
             words.append(f"--set {name}={level}")
     if pathology.recording is not None:
         level = claim.condition[pathology.treatment]
-        words.append(f"--record {pathology.treatment}={level}")
+        words.append(f"--record {shlex.quote(f'{pathology.treatment}={level}')}")
     again = ["iolab", "mail", "FOLDER", f"--claim {shlex.quote(claim.name)}"]
     return (
         "To verify with iolab (FOLDER is what the sweep names at its end):\n\n"

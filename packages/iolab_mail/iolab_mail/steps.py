@@ -167,11 +167,14 @@ def _file_system(
     if filesystem.kind == "tmpfs":
         return [f"mount -t tmpfs none {_MOUNT}"]
     node = f"/dev/{disks[filesystem.device]}"
+    made = "".join(f"{shlex.quote(word)} " for word in filesystem.mkfs)
+    options = f"-o {','.join(filesystem.mount)} " if filesystem.mount else ""
+    mount = f"mount -t {filesystem.kind} {options}{node} {_MOUNT}"
     if filesystem.kind in _MKFS:
-        return [f"{_MKFS[filesystem.kind]} {node}", f"mount -t {filesystem.kind} {node} {_MOUNT}"]
+        return [f"{_MKFS[filesystem.kind]} {made}{node}", mount]
     if filesystem.kind == "xfs":
         if filesystem.realtime_device is None:
-            return [f"mkfs.xfs -q -f -K {node}", f"mount -t xfs {node} {_MOUNT}"]
+            return [f"mkfs.xfs -q -f -K {made}{node}", mount]
         data = f"/dev/{disks[filesystem.realtime_device]}"
         return [
             f"mkfs.xfs -q -f -K -d rtinherit=1 -r rtdev={data} {node}",
@@ -182,9 +185,9 @@ def _file_system(
     steps = [] if stored else [f"exec 9<{node} # nothing is stored: keep the page cache"]
     small = "" if stored else "-b 4096 -N 64 "
     lazy = "lazy_itable_init=0,lazy_journal_init=0"
-    make = f"mkfs.ext4 -q -F -E {lazy} \\\n    {small}{node}"
+    make = f"mkfs.ext4 -q -F -E {lazy} \\\n    {made}{small}{node}"
     # A mount that tries other file systems first would empty the page cache.
-    return [*steps, make, f"mount -t ext4 {node} {_MOUNT}"]
+    return [*steps, make, mount]
 
 
 def _files(job: FioJob) -> list[str]:
