@@ -230,6 +230,11 @@ def pathology_files() -> list[Path]:
     return list(dict.fromkeys(e.file for e in _registered.values() if e.file is not None))
 
 
+def file_of(pathology: Pathology) -> Path | None:
+    """Return the file that a pathology was read from; None if it comes otherwise."""
+    return _registered[pathology.name].file if pathology.name in _registered else None
+
+
 def handover_file() -> bytes | None:
     """Return a pickle of what was registered here, and the places to import from, or None."""
     import cloudpickle

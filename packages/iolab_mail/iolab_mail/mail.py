@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import shlex
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import tracedat
 from iolab import __version__
 from iolab.pathology.base import Claim, Pathology
 from iolab.pathology.factors import INTERVENTION
+from iolab.pathology.registry import file_of
 from iolab.report.attribution import Attribution
 from iolab.shown import terminal
 from iolab.stats.claims import cells_of
@@ -107,13 +109,20 @@ def _sides(finding: Finding) -> Sides:
 def _subject(finding: Finding, sides: Sides) -> str:
     published = finding.pathology.published
     what = finding.pathology.title if published is None else published.subject
-    names = ", ".join(row.kernel for row in finding.leading)
     if not finding.leading[0].holds:
-        return fold_subject(f"{what}: not seen on {names}")
+        return fold_subject(f"{what}: {_absent(finding)}")
     words = value_words(finding.claim.value, sides.treated)
     estimates = {row.kernel: row.estimate for row in finding.leading}
     effects = effects_words(finding.claim, estimates, words)
     return fold_subject(f"{what} ({sides.treated_name}): {effects}")
+
+
+def _absent(finding: Finding) -> str:
+    """Return where the claim does not hold, and where the boots do not decide it."""
+    undecided = [row.kernel for row in finding.rows if row.verdict == "inconclusive"]
+    refuted = [row.kernel for row in finding.rows if row.kernel not in undecided]
+    listed = (("not seen on", refuted), ("inconclusive on", undecided))
+    return ", ".join(f"{words} {', '.join(kernels)}" for words, kernels in listed if kernels)
 
 
 def _opening(finding: Finding, sides: Sides) -> str:
@@ -124,7 +133,8 @@ def _opening(finding: Finding, sides: Sides) -> str:
     happens = f"{finding.claim.statement[0].upper()}{finding.claim.statement[1:]}."
     if published is not None:
         happens = published.happens
-    said = [happens if holds else f"Not seen in this measurement: {happens}"]
+    absent = _absent(finding)
+    said = [happens if holds else f"{absent[0].upper()}{absent[1:]}: {happens}"]
     for number, row in enumerate(finding.leading):
         with_treatment = f" {words} with {sides.treated_name}" if number == 0 else ""
         against = ""
@@ -293,7 +303,9 @@ def _untested(data: Dataset, finding: Finding, clock: str, *, tried: bool) -> st
 
 def _verify(finding: Finding) -> str:
     pathology, claim = finding.pathology, finding.claim
-    words = ["iolab", "sweep", f"--pathology {pathology.name}"]
+    file = file_of(pathology)
+    defined = "" if file is None else f" --pathology {shlex.quote(os.path.relpath(file))}"
+    words = ["iolab", "sweep", defined.strip() or f"--pathology {pathology.name}"]
     words += [f"--kernel {row.kernel}" for row in finding.rows]
     words.append(f"--boots {max(row.n for row in finding.rows)}")
     first = pathology.profiles[_PROFILE].grids[0]
@@ -303,7 +315,7 @@ def _verify(finding: Finding) -> str:
     if pathology.recording is not None:
         level = claim.condition[pathology.treatment]
         words.append(f"--record {shlex.quote(f'{pathology.treatment}={level}')}")
-    again = ["iolab", "mail", "FOLDER", f"--claim {shlex.quote(claim.name)}"]
+    again = ["iolab", "mail", "FOLDER", f"--claim {shlex.quote(claim.name)}{defined}"]
     return (
         "To verify with iolab (FOLDER is what the sweep names at its end):\n\n"
         f"{command(words, '    ')}\n{command(again, '    ')}"
