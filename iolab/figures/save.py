@@ -133,8 +133,8 @@ def caption(
     if name in _SAYS_OF_TRACES:
         count, boots = len(kept), kept["block"].nunique()
         parts.append(
-            f"n = {count} recorded cells of {boots} {_plural('boot', pd.Series([boots]))}; no "
-            "interval: a trace shows how, the untraced cells show how much."
+            f"n = {count} recorded {_plural('cell', count)} of {boots} {_plural('boot', boots)}; "
+            "no interval: a trace shows how, the untraced cells show how much."
         )
     elif name == "latency_ecdf":
         parts.append(f"{_cell_count(mean_table(cells))} per condition.")
@@ -186,7 +186,7 @@ def _ratio_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:
     table = ratio_table(cells, confidence=confidence)
     pairs = table["pairs"]
     method = "Values are the exp of the mean over boots of ln(treated/control) of adjacent pairs"
-    count = f"n = {_span(table['n'])} boots x {_span(pairs)} {_plural('pair', pairs)}"
+    count = f"n = {_span(table['n'])} boots x {_span(pairs)} {_plural('pair', pairs.max())}"
     return (
         f"{method}{_bars(table, confidence) if bars else ''}; {count} per condition. "
         "A/A compares the control with itself."
@@ -201,12 +201,13 @@ def _mean_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:
 
 def _cell_count(table: pd.DataFrame) -> str:
     each = table["cells"] / table["n"]
-    return f"n = {_span(table['n'])} boots x {_span(each)} {_plural('cell', each)}"
+    return f"n = {_span(table['n'])} boots x {_span(each)} {_plural('cell', each.max())}"
 
 
 def _bars(table: pd.DataFrame, confidence: float) -> str:
     single = ", none where there is a single boot" if (table["n"] < 2).any() else ""
-    return f"; bars are {confidence:.0%} t intervals on the boots' means, dots single boots{single}"
+    share = f"{confidence:.0%}".replace("%", " %")
+    return f"; bars are {share} t intervals on the boots' means, dots single boots{single}"
 
 
 def _kernels(kept: pd.DataFrame) -> str:
@@ -220,9 +221,9 @@ def _kernels(kept: pd.DataFrame) -> str:
 
 
 def _span(values: pd.Series) -> str:
-    low, high = float(values.min()), float(values.max())
-    return f"{low:.3g}" if low == high else f"{low:.3g}-{high:.3g}"
+    low, high = round(float(values.min()), 1), round(float(values.max()), 1)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _plural(word: str, values: pd.Series) -> str:
-    return word if values.max() == 1 else f"{word}s"
+def _plural(word: str, most: float) -> str:
+    return word if most == 1 else f"{word}s"

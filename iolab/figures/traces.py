@@ -239,7 +239,7 @@ def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Fi
             times = moved.loc[moved["cause"] == cause, "interval_ns"].to_numpy("int64")
             _draw_ecdf(axes, times, 1e6, style)
         log_time_axis(axes, LogLocator(numticks=12))
-    outer_labels(grid, "time since the task was moved last (ms, log scale)", "moves of that cause")
+    outer_labels(grid, "time since the last move (ms, log scale)", "moves of that cause")
     legend(figure, [Line2D([], [], label=cause, **style) for cause, style in styles.items()])
     return figure
 

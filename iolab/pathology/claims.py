@@ -71,14 +71,14 @@ class Claim:
       geometric mean), for what is positive and skewed. A ratio is always averaged in logarithms.
     * ``requires``: why this kind of machine cannot decide it; then the verdict is "cannot run
       here".
-    * ``control``: its negative control: levels that differ where the report's mechanism cannot act.
-      The same claim is judged there; if it is reproduced too, the verdict is "other cause".
+    * ``control``: the negative control: levels at which the report's mechanism cannot act. The same
+      claim is judged there; if it is reproduced, too, the verdict is "other cause".
     * ``counts``: whether the value is a rate of events that are counted over the same time in each
       cell. Boots that count the same then have an exact Poisson interval.
     * ``cures``: name of the claim that this cure undoes. Where that claim is not reproduced, there
       is nothing to cure, and the verdict is "not applicable".
-    * ``secondary``: negative controls, cures and by-products: judged, but no part of the
-      pathology's verdict.
+    * ``secondary``: whether the claim is a negative control, a cure or a by-product. It is judged,
+      but does not count in the pathology's verdict.
 
     Raises UserError if a part is missing or unknown, or if there is not exactly one limit.
     """

@@ -134,7 +134,7 @@ def publish_attribution(
     tried = table["intervention"].nunique()
     confirmed = table[table["stage"] == "confirmed"]
     parts = [
-        f"What {tried} changes of kernel {found.kernel} do to {pathology.title.lower()}, boot "
+        f"What {tried} changes of kernel {found.kernel} do to {pathology.name}, boot "
         "by boot. Solid: no change; dashed: the change that takes the claim to its limit.",
         f"Hollow: screened, n = {_boots(table[table['stage'] == 'screened'])} boots.",
     ]

@@ -40,11 +40,10 @@ _IO_WQ: Final = ("iou-wrk-", "io_wqe_worker")
 
 def load_measures(result: CellResult, cpu: int) -> dict[str, Any]:
     """Return the `LOAD_COLUMNS` of a cell that ran; NaN or "" for what was not recorded."""
-    # Shares are of the steady part, from first sample to last. ``psi_...`` are the machine's,
-    # ``work_psi_...`` those of the work's cgroup. ``throttled_s`` adds up the cores' time.
-    # ``iowait`` is of the measured core. ``waiting_tasks`` is the mean number of tasks that were
-    # runnable and waited for one of the work's cores, ``kworker_wait`` that of the cores' own
-    # kworkers. ``io_wq_cpu`` and ``busiest_cpu`` are in cores.
+    # Shares cover the time between the two samples. ``psi_...`` describe the machine,
+    # ``work_psi_...`` the work's cgroup, ``iowait`` the measured core. ``throttled_s`` adds up all
+    # cores. ``waiting_tasks`` is the mean number of tasks that waited for one of the work's cores;
+    # ``kworker_wait`` counts its kworkers alone. ``io_wq_cpu`` and ``busiest_cpu`` are in cores.
     first, last = result["first"], result["last"]
     elapsed_ns = last["at_ns"] - first["at_ns"]
     log, busiest = result.get("kernel_log", {}), last.get("busiest", {})

@@ -129,7 +129,7 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     clocks = " ".join(CLOCKS.get(clock, f"Clock: {clock}.") for clock in table["clock"].unique())
     commands = " ".join(dict.fromkeys(_remade(data, source) for source in sources))
     caption = (
-        "Each claim on each kernel, with its estimate and 95 % interval over boots: yes is "
+        "Each claim on each kernel, with its estimate. The tables have the intervals: yes is "
         f"reproduced, no is not reproduced, ? is inconclusive. {clocks} {commands}"
     )
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)

@@ -44,7 +44,7 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
         1.2,
         20,
     ),
-    "antagonist's size": (
+    "antagonist-size": (
         {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.numjobs": 4}},
         0.02,
         0.95,

@@ -26,8 +26,8 @@ _AGENT = "python3"
 NO_PID = -1
 _IDLE = "swapper/"
 
-# A function is of the first subsystem whose pattern its name matches, one without a match of that
-# of its caller. The order decides only for names that match several.
+# A function belongs to the first subsystem whose pattern matches its name. One that matches none
+# belongs to its caller's subsystem. The order matters only for names that match several.
 SUBSYSTEMS: dict[str, str] = {
     "user": r"\[user\]",
     "cgroup": (
@@ -135,13 +135,13 @@ class Profile:
     def subsystems(self) -> pd.DataFrame:
         """Return instructions by task and subsystem.
 
-        An instruction is of the subsystem of the innermost function on its stack that begins one
-        (`SUBSYSTEMS`), else "other".
+        An instruction belongs to the subsystem of the innermost function on its stack that begins
+        a subsystem (`SUBSYSTEMS`); without one it belongs to "other".
 
         Returns
         -------
         DataFrame
-            ``task``, ``pid``, ``subsystem``, ``instructions``, by falling instructions.
+            ``task``, ``pid``, ``subsystem``, ``instructions``; the most instructions come first.
 
         Raises
         ------

@@ -56,7 +56,7 @@ def read_profile(path: Path, *, below: Path | None = None) -> Profile:
             raise IolabError(f"{path} is of the format {described['format']!r:.80}, not {_FORMAT}")
         nodes = as_frame(read_table(path, below=below), path)[list(_COLUMNS)]
         totals = {str(name): int(value) for name, value in described["totals"].items()}
-        # A parent comes before its children: sums walk the rows once.
+        # Parents come before their children, so one pass over the rows adds up everything.
         if (nodes["parent"] >= pd.RangeIndex(len(nodes))).any() or (nodes["parent"] < -1).any():
             raise IolabError(f"{path} holds a damaged profile: it is not a tree")
     except _DAMAGED as error:
