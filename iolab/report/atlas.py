@@ -114,6 +114,29 @@ class AtlasIndex:
         return {"words": words, "tone": tone, "more": more, "estimate": estimate}
 
 
+def kernel_answers(table: pd.DataFrame, claim: str | None = None) -> pd.DataFrame:
+    """Return a row for each kernel of a report: its answer, and the verdict and n of one claim.
+
+    `table` has rows of `iolab.stats.verdicts.verdict_table`. By default the claim is a kernel's
+    first primary one.
+    """
+    rows = []
+    for kernel in kernels_of(table):
+        here = table[table["kernel"] == kernel]
+        judged = here[~here["secondary"]]
+        row = (judged if claim is None else here[here["claim"] == claim]).iloc[0].to_dict()
+        said = {row["claim"]: verdict_text(row), "n": row["n"]}
+        rows.append({"kernel": kernel, "verdict": answer(judged)[0], **said})
+    return pd.DataFrame(rows)
+
+
+def report_answers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each report with its answer on each kernel, for rows of `verdict_table`."""
+    primary = table[~table["secondary"]].groupby(["pathology", "kernel"], sort=False)
+    answers = pd.Series({key: answer(rows)[0] for key, rows in primary}).unstack(sort=False)
+    return answers[kernels_of(table)].rename_axis("report").reset_index()
+
+
 def answer(rows: pd.DataFrame) -> tuple[str, str]:
     """Return the verdict on claims of a report on a kernel in a word or two, and its tone."""
     judged = rows.loc[rows["verdict"] != "cannot run here", "verdict"]

@@ -116,3 +116,16 @@ def test_an_index_shows_the_words(table: pd.DataFrame, kind: str) -> None:
     links = {name: {"page": text, "mail": text} for name in NAMES}
     page = report.AtlasIndex(attacked, {}, links)._repr_html_()
     assert all(":" not in link for link in re.findall(r'href="([^"]*)"', page))
+
+
+def test_a_page_begins_with_the_answer_and_one_claim_of_each_kernel(table: pd.DataFrame) -> None:
+    own = table[table["pathology"] == "dio_kworker"]
+    first = report.kernel_answers(own)
+    assert list(first) == ["kernel", "verdict", "two switches per I/O", "n"]
+    assert first["kernel"].tolist() == kernels_of(own)
+    lost = report.kernel_answers(own, "IOPS lost")
+    assert list(lost)[2] == "IOPS lost"
+    assert lost["verdict"].tolist() == first["verdict"].tolist()
+    whole = report.report_answers(table).set_index("report")
+    assert set(whole.index) == set(NAMES)
+    assert whole.loc["dio_kworker"].tolist() == first["verdict"].tolist()
