@@ -197,3 +197,22 @@ def test_each_translated_option_has_a_row(option: str) -> None:
     job = f"[a]\nrw=write\nsize=1g\n{first}[b]\nrw=write\nsize=1g\n{option}={value}\n"
     found = {row.option for row in _of(job).rows}
     assert found & {option, "do_verify" if option == "verify" else option}
+
+
+@pytest.mark.parametrize(
+    ("asked", "size_mib"),
+    [
+        ("size=64*4*$pagesize", 1),
+        ("size=1024*1024*$mb_memory/512", 2),
+        ("size=(2+$ncpus)*1048576", 3),
+    ],
+)
+def test_a_keyword_is_calculated_with_as_fio_does(asked: str, size_mib: int) -> None:
+    found = _of(f"[a]\nrw=read\n{asked}\n", memory_mib=1024, cpus=1)
+    assert found.size_mib == size_mib
+    assert "the virtual machine's" in {row.why for row in found.rows}
+
+
+def test_what_is_no_calculation_stays_a_refusal() -> None:
+    with pytest.raises(UserError, match="size"):
+        _of("[a]\nrw=read\nsize=$pagesize/0\n")

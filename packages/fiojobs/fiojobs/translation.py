@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,6 +26,14 @@ from iolab_base.errors import CannotRunError, UserError
 _PHASES = ("stonewall", "wait_for")
 _SECOND_US: Final = 10**6
 _OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
+# fio has bc calculate a value with a keyword (bc_calc() in its options.c).
+_MATHS: Final = re.compile(r"[0-9 ()*/+-]+")
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+}
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
 
@@ -143,7 +153,24 @@ def _fill_keywords(work: Work, name: str) -> None:
     for option, value in work.options[name].items():
         filled = re.sub(r"\$(pagesize|mb_memory|ncpus)\b", lambda m: str(values[m[1]]), value)
         if filled != value:
-            work.change(name, option, filled, "the virtual machine's")
+            work.change(name, option, _calculated(filled), "the virtual machine's")
+
+
+def _calculated(text: str) -> str:
+    """Return the value of an expression as fio's bc has it, in whole numbers; else the text."""
+    try:
+        return str(_value(ast.parse(text, mode="eval").body)) if _MATHS.fullmatch(text) else text
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return text
+
+
+def _value(node: ast.expr) -> int:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left), _value(right))
+    raise ValueError(ast.dump(node))
 
 
 def _phases(work: Work) -> list[list[str]]:
