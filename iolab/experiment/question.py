@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from fiojobs import Surroundings, Translation, translate
+from fiojobs import Row, Surroundings, Translation, translate
 from iolab.blocks import encode_plan
 from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
@@ -217,7 +217,11 @@ def question(
         asked = translate(fio, around)
         ramp_ms, runtime_ms, size_mib = asked.ramp_ms, asked.runtime_ms, asked.size_mib
         if device is None and filesystem != "tmpfs":
-            given = _usual_devices(max(1, asked.devices), 2 * max(_ROOM_MIB, around.room_mib))
+            large = 2 * max(_ROOM_MIB, around.room_mib)
+            given = _usual_devices(max(1, asked.devices), large, small=asked.small_sectors)
+            if asked.small_sectors:
+                why = "its sectors of 512 bytes: a null_blk device has 4096"
+                asked.rows.append(Row("all", "device", "not named", "scsi_debug", why))
         if asked.devices > len(given):
             raise UserError(f"the fio job names {asked.devices} devices: give them as device=[...]")
     if filesystem == _AS_ASKED:
@@ -312,9 +316,10 @@ def _of_job(recipe: Recipe, asked: Translation) -> tuple[Recipe, dict[str, list[
     return recipe, factors
 
 
-def _usual_devices(count: int, size_mib: int) -> tuple[Device, ...]:
+def _usual_devices(count: int, size_mib: int, *, small: bool) -> tuple[Device, ...]:
+    kind = {"kind": "scsi_debug"} if small else {"kind": "null_blk", "irqmode": 2}
     return tuple(
-        Device(name, "null_blk", size_mib, irqmode=2, completion_ns=_COMPLETION_NS)
+        Device(name, size_mib=size_mib, completion_ns=_COMPLETION_NS, **kind)
         for name in ["data", *(f"data{number}" for number in range(2, count + 1))]
     )
 

@@ -45,11 +45,11 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
         20,
     ),
     "antagonist-size": (
-        {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.numjobs": 4}},
+        {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.numjobs": 2}},
         0.02,
         0.95,
     ),
-    "weight": ({"fio": _DEEP, "antagonist": _HOG, "treatment": {"cpu.weight": 10}}, 0.01, 0.9),
+    "weight": ({"fio": _DEEP, "antagonist": _HOG, "treatment": {"cpu.weight": 50}}, 0.01, 0.95),
     "section": ({"fio": _TWO, "device": _DISK, "treatment": {"b.iodepth": 16}}, 1.5, 20),
     # No direction is known of these: they must run, and be in the result. An overwrite that is
     # synced writes a journal's commit, or the inode.

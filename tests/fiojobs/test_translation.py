@@ -81,8 +81,9 @@ def test_sizes_are_kept_or_scaled_in_their_ratios(
 
 
 def test_what_is_a_part_of_a_size_is_scaled_with_it() -> None:
-    (section,) = _of("rw=read size=1g offset=512m io_size=10%").sections
-    assert section.options["offset"] == str(128 << 20)
+    found = _of("rw=read size=1g offset=512m io_size=10%")
+    (section,) = found.sections
+    assert int(section.options["offset"]) / (found.size_mib << 20) == pytest.approx(0.5, rel=0.01)
     assert section.options["io_size"] == "10%"
 
 
@@ -216,3 +217,40 @@ def test_a_keyword_is_calculated_with_as_fio_does(asked: str, size_mib: int) -> 
 def test_what_is_no_calculation_stays_a_refusal() -> None:
     with pytest.raises(UserError, match="size"):
         _of("[a]\nrw=read\nsize=$pagesize/0\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "small"),
+    [
+        ("direct=1\nbs=512", True),
+        ("direct=1\nbssplit=512/10:1k/5:4k/85", True),
+        ("direct=1\nbsrange=512-1M", True),
+        ("direct=1\nbssplit=4k/50:1M/50", False),
+        ("direct=1\nbs=4k,8k", False),
+        ("direct=1", False),
+        ("bs=512", False),
+    ],
+)
+def test_direct_blocks_below_a_page_need_small_sectors(options: str, small: bool) -> None:
+    assert _of(f"[a]\nrw=randrw\n{options}\n").small_sectors is small
+
+
+def test_what_lies_behind_an_offset_has_room_too() -> None:
+    job = "[global]\nrw=write\nfilename=f\nsize=1G\n[a]\noffset=0\n[b]\noffset=4G\nsize=1G\n"
+    found = _of(job, room_mib=250)
+    assert found.size_mib == 50
+    (offset,) = (int(s.options["offset"]) for s in found.sections if s.name == "b")
+    # The device is twice as large; the agent allows half of what the file leaves.
+    assert 4 * 49 << 20 < offset < (500 - 50 << 20) // 2
+
+
+def test_cores_of_helpers_are_cores_of_the_machine() -> None:
+    found = _of("[a]\nrw=write\nverify=crc32c\nverify_async=4\nverify_async_cpus=0-3\n", cpus=2)
+    assert found.sections[0].options["verify_async_cpus"] == "0,1"
+
+
+def test_a_submission_that_never_ends_names_the_newer_fio() -> None:
+    job = "[a]\nrw=read\nio_submit_mode=offload\n"
+    with pytest.raises(CannotRunError, match="newest"):
+        _of(job)
+    assert _of(job, own_fio=True).sections[0].options["io_submit_mode"] == "offload"

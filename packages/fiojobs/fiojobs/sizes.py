@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fiojobs.table import Work
@@ -15,6 +15,8 @@ from iolab_base.errors import UserError
 _MIB: Final = 1 << 20
 # Of files and used parts of a device, if the job names no size.
 _USUAL_MIB: Final = 64
+# Of bs, bsrange and bssplit; behind a slash stands a share.
+_BLOCK: Final = re.compile(r"(?<![\w/])\d+[a-zA-Z]*(?![\w%])")
 _SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
 
 
@@ -25,6 +27,13 @@ def _amount(text: str | None, room: int) -> int | None:
     if match := re.fullmatch(r"([0-9]{1,3})%", text):
         return room * min(int(match[1]), 100) // 100
     return bytes_of(text) or None
+
+
+def parts_of_sectors(options: Mapping[str, str]) -> bool:
+    """Return whether a section asks for direct I/O of blocks that 4096 does not divide."""
+    blocks = ",".join(options.get(name, "") for name in ("bs", "bsrange", "bssplit"))
+    direct = options.get("direct", "0") != "0" or options.get("buffered") == "0"
+    return direct and any(bytes_of(text) % 4096 for text in _BLOCK.findall(blocks))
 
 
 def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> int:
@@ -45,8 +54,16 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> 
             return largest
         return sum(processes_of(work.options[n]) for n in phase) * largest
 
-    # Each process gets a file as large as the largest.
-    needed = max(map(together, phases))
+    def behind(phase: Sequence[str]) -> int:
+        """Return how far offsets move the ends of a phase's files."""
+        each = [_moved(work.options[n], room) for n in phase]
+        if shared:
+            return max(each)
+        return sum(m * processes_of(work.options[n]) for n, m in zip(phase, each, strict=True))
+
+    # Each process gets a file as large as the largest. The device is twice the room, and fio may
+    # add half of what the files leave (_check_room in iolab_agent/fio.py).
+    needed = max(max(together(p), (together(p) + 2 * behind(p)) * 5 // 9) for p in phases)
     factor = min(1.0, room / needed)
     why = f"room for {around.room_mib} MiB: the same part of each size"
     if asked and around.size_mib is not None:
@@ -62,6 +79,12 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> 
         if not asked and options:
             work.say(name, "size", "not named", f"{size_mib} MiB", "size_mib chooses it")
     return size_mib
+
+
+def _moved(options: Mapping[str, str], room: int) -> int:
+    """Return how far the offsets of a section move the end of its last process, in bytes."""
+    step = _amount(options.get("offset_increment"), room) or 0
+    return (_amount(options.get("offset"), room) or 0) + step * (processes_of(options) - 1)
 
 
 def _give_size(

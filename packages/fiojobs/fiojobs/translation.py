@@ -14,7 +14,7 @@ from typing import Final
 
 from fiojobs.language import read_job
 from fiojobs.options import ENDING, LACKS, OWN_FILES, why_without_effect
-from fiojobs.sizes import give_sizes
+from fiojobs.sizes import give_sizes, parts_of_sectors
 from fiojobs.table import Row, Surroundings, Work
 from iolab_agent.cgroup_files import cores_of
 from iolab_agent.fio_options import GRAMMARS, faults_of, same_option
@@ -54,6 +54,8 @@ class Translation:
         As those of `iolab_agent.plan.OpenJob`.
     devices : int
         How many devices the job names; 0: it has files.
+    small_sectors : bool
+        Whether it needs a disk whose sectors are smaller than 4096 bytes.
     """
 
     sections: list[Section]
@@ -66,6 +68,7 @@ class Translation:
     to_end: bool
     unchecked: bool
     devices: int
+    small_sectors: bool
 
     def factors(self) -> dict[str, list[int | str]]:
         """Return what varies if the phases are levels: options with their values, or ``section``.
@@ -124,6 +127,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
         to_end=to_end,
         unchecked=any(faults_of(section.options) for section in sections),
         devices=devices,
+        small_sectors=any(map(parts_of_sectors, work.options.values())),
     )
 
 
@@ -139,6 +143,11 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         raise CannotRunError(
             f"the fio job's section {name} needs a fio that knows RWF_DONTCACHE (uncached=1): "
             "fio 3.33 sends a flag that kernels now read as RWF_ATOMIC; say fio_binary='newest'"
+        )
+    if not own_fio and options.get("io_submit_mode") == "offload":
+        raise CannotRunError(
+            f"the fio job's section {name} never ends in fio 3.33 with io_submit_mode=offload: say "
+            "fio_binary='newest'"
         )
     if options.get("zonemode") == "zbd":
         lacks = "a zoned block device"
@@ -268,12 +277,12 @@ def _cores(work: Work, name: str) -> None:
         work.say(name, "cpumask", text, f"cpus_allowed={listed}", "the same cores")
         del options["cpumask"]
         options["cpus_allowed"] = listed
-    cores = cores_of(options.get("cpus_allowed", ""))
-    if cores and max(cores) >= cpus:
-        fitting = sorted({number % cpus for number in range(len(set(cores)))})
-        listed = ",".join(map(str, fitting))
-        machine = f"the machine has {cpus} {'processor' if cpus == 1 else 'processors'}: cpus=..."
-        work.change(name, "cpus_allowed", listed, machine)
+    for option in ("cpus_allowed", "verify_async_cpus", "log_compression_cpus"):
+        cores = cores_of(options.get(option, ""))
+        if cores and max(cores) >= cpus:
+            fitting = sorted({number % cpus for number in range(len(set(cores)))})
+            machine = f"the machine has {cpus} processor{'' if cpus == 1 else 's'}: cpus=..."
+            work.change(name, option, ",".join(map(str, fitting)), machine)
     for option in ("numa_cpu_nodes", "numa_mem_policy"):
         work.take(name, option, "nothing", "the virtual machine has one node")
 
