@@ -61,9 +61,9 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> 
             return max(each)
         return sum(m * processes_of(work.options[n]) for n, m in zip(phase, each, strict=True))
 
-    # Each process gets a file as large as the largest. The device is twice the room, and fio may
-    # add half of what the files leave (_check_room in iolab_agent/fio.py).
-    needed = max(max(together(p), (together(p) + 2 * behind(p)) * 5 // 9) for p in phases)
+    # Each process gets a file as large as the largest. The device has twice the room, less what the
+    # file system takes, and fio may add half of what is left (_check_room in iolab_agent/fio.py).
+    needed = max(max(together(p), (together(p) + 2 * behind(p)) * 5 // 8) for p in phases)
     factor = min(1.0, room / needed)
     why = f"room for {around.room_mib} MiB: the same part of each size"
     if asked and around.size_mib is not None:
