@@ -247,10 +247,3 @@ def test_what_lies_behind_an_offset_has_room_too() -> None:
 def test_cores_of_helpers_are_cores_of_the_machine() -> None:
     found = _of("[a]\nrw=write\nverify=crc32c\nverify_async=4\nverify_async_cpus=0-3\n", cpus=2)
     assert found.sections[0].options["verify_async_cpus"] == "0,1"
-
-
-def test_a_submission_that_never_ends_names_the_newer_fio() -> None:
-    job = "[a]\nrw=read\nio_submit_mode=offload\n"
-    with pytest.raises(CannotRunError, match="newest"):
-        _of(job)
-    assert _of(job, own_fio=True).sections[0].options["io_submit_mode"] == "offload"

@@ -126,6 +126,6 @@ def test_a_page_begins_with_the_answer_and_one_claim_of_each_kernel(table: pd.Da
     lost = report.kernel_answers(own, "IOPS lost")
     assert list(lost)[2] == "IOPS lost"
     assert lost["verdict"].tolist() == first["verdict"].tolist()
-    whole = report.report_answers(table).set_index("report")
-    assert set(whole.index) == set(NAMES)
-    assert whole.loc["dio_kworker"].tolist() == first["verdict"].tolist()
+    whole = {row["report"]: row for row in report.report_answers(table).to_dict("records")}
+    assert set(whole) == set(NAMES)
+    assert [whole["dio_kworker"][kernel] for kernel in first["kernel"]] == list(first["verdict"])

@@ -144,11 +144,6 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
             f"the fio job's section {name} needs a fio that knows RWF_DONTCACHE (uncached=1): "
             "fio 3.33 sends a flag that kernels now read as RWF_ATOMIC; say fio_binary='newest'"
         )
-    if not own_fio and options.get("io_submit_mode") == "offload":
-        raise CannotRunError(
-            f"the fio job's section {name} never ends in fio 3.33 with io_submit_mode=offload: say "
-            "fio_binary='newest'"
-        )
     if options.get("zonemode") == "zbd":
         lacks = "a zoned block device"
     if lacks is not None:
