@@ -115,7 +115,7 @@ def brightness(colour: str) -> float:
 def test_the_verdict_and_the_picture_come_first(browser: Browser, pages: dict[str, Path]) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 844})
     page.goto(pages["dio_kworker"].as_uri())
-    box = page.locator(".iolab-index table").first.bounding_box()
+    box = page.locator("table").first.bounding_box()
     picture = page.locator("img").first.bounding_box()
     assert box is not None
     assert picture is not None
