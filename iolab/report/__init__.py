@@ -39,6 +39,7 @@ from iolab.report.tables import effect_table as effect_table
 from iolab.report.tables import factors as factors
 from iolab.report.tables import invalid_cells as invalid_cells
 from iolab.report.tables import invalid_text as invalid_text
+from iolab.report.tables import kernel_columns as kernel_columns
 from iolab.report.tables import kernel_effects as kernel_effects
 from iolab.report.tables import level_table as level_table
 from iolab.report.tables import machine_table as machine_table

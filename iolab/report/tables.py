@@ -63,6 +63,12 @@ def overview(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild] | None = No
     return pd.DataFrame(rows).astype({"hz": "Int64"})
 
 
+def kernel_columns(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild]) -> pd.DataFrame:
+    """Return `overview` on its side: a row for each thing in ``what``, a column for each kernel."""
+    table = overview(cells, kernels).set_index("kernel").T
+    return table.rename_axis("what").reset_index()
+
+
 def recipe_table(pathology: Pathology) -> pd.DataFrame:
     """Return how a recipe differs from its report, or how iolab translated a fio job.
 

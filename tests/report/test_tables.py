@@ -39,6 +39,14 @@ def test_the_overview_has_the_preemption_model_and_hz_of_kernels_that_are_known(
     assert table["preemption"].fillna("not known").tolist() == ["not known", "lazy"]
 
 
+def test_the_overview_on_its_side_has_the_same_values(data: Dataset) -> None:
+    table = report.overview(data.cells, {}).set_index("kernel")
+    side = report.kernel_columns(data.cells, {}).set_index("what")
+    assert list(side.columns) == list(table.index)
+    assert side.index.tolist() == list(table.columns)
+    assert list(side["6.12"])[:2] == [table["release"]["6.12"], table["scheduler"]["6.12"]]
+
+
 def test_the_effect_table_reads_the_interval(data: Dataset) -> None:
     table = report.effect_table(data.cells, levels=[100, 10000])
     assert table["weight"].unique().tolist() == [100, 10000]

@@ -133,8 +133,10 @@ def _opening(finding: Finding, sides: Sides) -> str:
     happens = f"{finding.claim.statement[0].upper()}{finding.claim.statement[1:]}."
     if published is not None:
         happens = published.happens
-    absent = _absent(finding)
-    said = [happens if holds else f"{absent[0].upper()}{absent[1:]}: {happens}"]
+    if not holds:
+        absent = _absent(finding)
+        happens = f"{absent[0].upper()}{absent[1:]}: {happens}"
+    said = [happens]
     for number, row in enumerate(finding.leading):
         with_treatment = f" {words} with {sides.treated_name}" if number == 0 else ""
         against = ""
@@ -304,8 +306,8 @@ def _untested(data: Dataset, finding: Finding, clock: str, *, tried: bool) -> st
 def _verify(finding: Finding) -> str:
     pathology, claim = finding.pathology, finding.claim
     file = file_of(pathology)
-    defined = "" if file is None else f" --pathology {shlex.quote(os.path.relpath(file))}"
-    words = ["iolab", "sweep", defined.strip() or f"--pathology {pathology.name}"]
+    named = f"--pathology {shlex.quote(os.path.relpath(file) if file else pathology.name)}"
+    words = ["iolab", "sweep", named]
     words += [f"--kernel {row.kernel}" for row in finding.rows]
     words.append(f"--boots {max(row.n for row in finding.rows)}")
     first = pathology.profiles[_PROFILE].grids[0]
@@ -315,7 +317,9 @@ def _verify(finding: Finding) -> str:
     if pathology.recording is not None:
         level = claim.condition[pathology.treatment]
         words.append(f"--record {shlex.quote(f'{pathology.treatment}={level}')}")
-    again = ["iolab", "mail", "FOLDER", f"--claim {shlex.quote(claim.name)}{defined}"]
+    again = ["iolab", "mail", "FOLDER", f"--claim {shlex.quote(claim.name)}"]
+    if file is not None:
+        again.append(named)
     return (
         "To verify with iolab (FOLDER is what the sweep names at its end):\n\n"
         f"{command(words, '    ')}\n{command(again, '    ')}"
