@@ -30,6 +30,8 @@ Accelerator = Literal["icount", "kvm", "tcg"]
 _MODEL = "Nehalem"
 _TRANSLATIONS_MIB = 256
 _POLL_S = 0.2
+# The part of the time that a thread waits on a core which other work wants, too.
+_SHARED = 0.25
 _FIRST_DATE = datetime(2026, 1, 1)
 _SECONDS = 365 * 86_400
 # Read by the guest's first process, too.
@@ -213,6 +215,50 @@ class Boot:
     preload: Path | None = None
 
 
+class Threads:
+    """The threads of QEMU, and the cores of the host that they run on.
+
+    Those that count instructions take turns. If each is woken on another core, which sleeps, it
+    takes its turn late, and the machine runs half as fast as with one core for all of them.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._cores = os.sched_getaffinity(0)
+        self._waited_s, self._seen_s, self._seen_at = 0.0, 0.0, time.monotonic()
+
+    def waited_s(self) -> float:
+        """Return the longest time that a thread waited for a core, in seconds."""
+        stats = [_schedstat(task) for task in self._tasks()]
+        self._waited_s = max(self._waited_s, *(waited / 1e9 for _, waited in stats), 0.0)
+        return self._waited_s
+
+    def share_one_core(self) -> None:
+        """Put all threads on the busiest one's core: the scheduler keeps two machines on two."""
+        busiest = max(self._tasks(), key=lambda task: _schedstat(task)[0], default=Path())
+        self._run_on({_core(busiest)})
+
+    def keep_together(self) -> None:
+        """Put all threads on one core, unless a thread has waited for it since the last call."""
+        waited_s, now = self.waited_s(), time.monotonic()
+        shared = waited_s - self._seen_s > _SHARED * (now - self._seen_at)
+        self._seen_s, self._seen_at = waited_s, now
+        if shared:
+            # Other work wants this core: let the scheduler choose one.
+            self._run_on(self._cores)
+        else:
+            self.share_one_core()
+
+    def _run_on(self, cores: set[int]) -> None:
+        for task in self._tasks():
+            # A thread of QEMU may have ended.
+            with suppress(OSError):
+                os.sched_setaffinity(int(task.name), cores)
+
+    def _tasks(self) -> list[Path]:
+        return list(Path(f"/proc/{self._pid}").glob("task/*"))
+
+
 class Running:
     """A machine that runs; `progress` gets each line of its console that begins with "iolab:".
 
@@ -243,7 +289,7 @@ class Running:
             # Spaces and colons separate LD_PRELOAD's entries, and a path may contain them.
             environment["LD_PRELOAD"] = f"./{given.preload.name}"
             directory = given.preload.parent
-        self._printed, self._waited_s = 0, 0.0
+        self._counts, self._printed = machine.accelerator == "icount", 0
         self._printed_at = time.monotonic()
         with self._errors.open("wb") as stream:
             self._process = start(
@@ -254,6 +300,7 @@ class Running:
                 cwd=directory,
                 memory_limit=(machine.memory_mib + _TRANSLATIONS_MIB + 2048) << 20,
             )
+        self._threads = Threads(self._process.pid)
 
     def check(self) -> None:
         """Pass on what the guest has printed; raise GuestError if QEMU has ended or hangs."""
@@ -273,20 +320,14 @@ class Running:
             self._look(ended=ended)
             if ended:
                 break
+            if self._counts:
+                self._threads.keep_together()
         if self._process.returncode != 0:
             raise self._failure()
 
     def share_one_core(self) -> None:
-        """Make all threads of QEMU share one core of the host, so that no two of them race.
-
-        It is the busiest thread's core: the scheduler keeps two machines on two cores.
-        """
-        tasks = list(Path(f"/proc/{self._process.pid}").glob("task/*"))
-        core = _core(max(tasks, key=lambda task: _schedstat(task)[0], default=Path()))
-        for task in tasks:
-            # A thread of QEMU may have ended.
-            with suppress(OSError):
-                os.sched_setaffinity(int(task.name), {core})
+        """Make all threads of QEMU share one core of the host, so that no two of them race."""
+        self._threads.share_one_core()
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for QEMU's end; return whether it came."""
@@ -317,8 +358,7 @@ class Running:
         Time in which other work had the processors does not count: a guest without one prints
         nothing.
         """
-        self._waited_s = max(self._waited_s, _waited_s(self._process.pid))
-        now = time.monotonic() - self._waited_s
+        now = time.monotonic() - self._threads.waited_s()
         for line in _lines(self.console, complete=not ended)[self._printed :]:
             self._printed += 1
             self._printed_at = now
@@ -340,12 +380,6 @@ def boot(
     finally:
         running.kill()
     return running.console
-
-
-def _waited_s(pid: int) -> float:
-    """Return the longest time that a thread of a process waited for a processor, in seconds."""
-    tasks = Path(f"/proc/{pid}").glob("task/*")
-    return max((_schedstat(task)[1] for task in tasks), default=0) / 1e9
 
 
 def _schedstat(task: Path) -> tuple[int, int]:
