@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -85,7 +85,7 @@ _SIDES: Final[dict[str, dict[str, Any]]] = {
     "here": {"color": _HERE, "marker": "o"},
     "virtual time": {"color": _VIRTUAL, "marker": "s", "mfc": "white"},
 }
-_HOLDS: Final[dict[str, Any]] = {"color": "0.94", "linewidth": 0, "zorder": 0}
+HOLDS: Final[dict[str, Any]] = {"color": "0.94", "linewidth": 0, "zorder": 0}
 _COMPARES: Final = (
     "Each claim's estimate here, on the host's clock, and in virtual time, with 95 % t intervals "
     "over boots. The dashed line is the claim's rule, fixed before measuring: the claim is "
@@ -109,13 +109,13 @@ def comparison_figure(table: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(DOUBLE_IN, 0.3 + high * (0.62 + 0.17 * deep)), layout="constrained")
     grid = figure.subplots(high, _COLUMNS, squeeze=False)
     for axes, (name, panel) in zip(grid.flat, panels, strict=False):
-        _draw(axes, claims[str(name)], _rows(panel))
+        draw_claim(axes, claims[str(name)], _rows(panel), _SIDES)
     for axes in grid.flat[max(1, len(panels)) :]:
         axes.remove()
     if not panels:
         label_empty_panel(grid.flat[0], "no claim was measured")
     handles = [Line2D([], [], ls="", label=name, **style) for name, style in _SIDES.items()]
-    legend(figure, [*handles, Patch(label="reproduced, by the claim's rule", **_HOLDS)])
+    legend(figure, [*handles, Patch(label="reproduced, by the claim's rule", **HOLDS)])
     return figure
 
 
@@ -129,25 +129,27 @@ def publish_comparison(table: pd.DataFrame, folder: Path | str | None = None) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """One side's result of a claim on a kernel."""
+class Estimate:
+    """One row of a claim's panel, in the style of its group."""
 
-    side: str
+    group: str
     label: str
     estimate: float
     low: float
     high: float
 
 
-def _rows(panel: pd.DataFrame) -> list[_Side]:
+def _rows(panel: pd.DataFrame) -> list[Estimate]:
     """Return a claim's results from top to bottom: each kernel here, then virtual time."""
     rows = []
     for kernel, group in panel.groupby("kernel", sort=False):
         compared = group.to_dict("records")
         here = compared[0]
-        rows.append(_Side("here", f"{kernel} ({here['scheduler']})", *(here[n] for n in _ESTIMATE)))
+        rows.append(
+            Estimate("here", f"{kernel} ({here['scheduler']})", *(here[n] for n in _ESTIMATE))
+        )
         rows += [
-            _Side("virtual time", _virtual_label(row), *(row[f"virtual_{n}"] for n in _ESTIMATE))
+            Estimate("virtual time", _virtual_label(row), *(row[f"virtual_{n}"] for n in _ESTIMATE))
             for row in compared
         ]
     return [row for row in rows if not math.isnan(row.estimate)]
@@ -162,9 +164,12 @@ def _virtual_label(row: dict[Any, Any]) -> str:
     return f"{kernel}: {agreement if agreement != 'cannot be compared' else 'not compared'}"
 
 
-def _draw(axes: Axes, claim: Claim, rows: Sequence[_Side]) -> None:
+def draw_claim(
+    axes: Axes, claim: Claim, rows: Sequence[Estimate], styles: Mapping[str, dict[str, Any]]
+) -> None:
+    """Draw estimates of a claim with their intervals from top to bottom, and its rule."""
     for y, row in enumerate(rows):
-        style = _SIDES[row.side]
+        style = styles[row.group]
         # Boots that do not differ have no interval to draw.
         ends = np.nan_to_num([row.estimate - row.low, row.high - row.estimate])
         reach = np.maximum(ends, 0).reshape(2, 1)
@@ -193,5 +198,5 @@ def _rule(axes: Axes, claim: Claim) -> None:
     axes.axvline(limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
     axes.margins(x=0.08)
     left, right = axes.get_xlim()
-    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **_HOLDS)
+    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **HOLDS)
     axes.set_xlim(left, right)

@@ -24,6 +24,7 @@ from iolab.sweeps.pool import default_jobs
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write
 from paper.make.documents import renew
+from paper.make.figures import draw_combined
 from paper.make.results import bracket_rows, collect, write_results
 
 PAPER = Path(__file__).resolve().parents[1]
@@ -99,12 +100,12 @@ def _page(name: str, source: Path, paper: Path, work: Path) -> Page:
 def collect_results(data: Path, paper: Path = PAPER) -> Path:
     """Write the claims of all pathologies in a folder of results to ``results.json``.
 
-    The figure of all verdicts goes to ``figures/verdicts`` in the same folder, and that of each
-    folder of ``iolab why`` (``why/*`` in `data`) to ``figures/why``. What another clock measured
-    (``other-clock/*`` in `data`) is compared with virtual time, and what was measured again with
-    other seeds (``again/*``) with the first time. Kernels on both sides of a commit are in
-    ``controls``, and what lies around a report's own set-up is in ``near``; where `data` has
-    neither, the reference data have.
+    The figure of all verdicts goes to ``figures/verdicts`` in the same folder, that of each folder
+    of ``iolab why`` (``why/*`` in `data`) to ``figures/why``, and those of `draw_combined` beside
+    them. What another clock measured (``other-clock/*`` in `data`) is compared with virtual time,
+    and what was measured again with other seeds (``again/*``) with the first time. Kernels on both
+    sides of a commit are in ``controls``, and what lies around a report's own set-up is in
+    ``near``; where `data` has neither, the reference data have.
 
     Parameters
     ----------
@@ -134,17 +135,19 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     )
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
     path = paper / "results.json"
+    compared = _compared(data, "other-clock")
     pairs = zip(measured, map(_command, sources), strict=True)
     document = collect(
         pairs,
         causes=_causes(data, paper),
-        clocks=_compared(data, "other-clock"),
+        clocks=compared,
         again=_compared(data, "again"),
         brackets=bracket_rows(_with(data, "controls")),
         near=[load(folder) for folder in sorted((_with(data, "near") / "near").iterdir())],
         reference=data == REFERENCE,
     )
     write_results(path, document)
+    draw_combined(document, compared, paper / "figures", commands)
     return path
 
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""Combined figures show every estimate of the results, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from paper.make.artifacts import PAPER
+from paper.make.figures import bracket_figure, near_figure
+from paper.make.results import read_results
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    return read_results(PAPER / "results.json")
+
+
+def _shown(axes: Axes, marker: str) -> list[float]:
+    """Return where a panel has points of a marker, from top to bottom."""
+    lines = [line for line in axes.lines if line.get_marker() == marker]
+    points = np.concatenate([np.empty((0, 2)), *(np.asarray(line.get_xydata()) for line in lines)])
+    return [float(x) for x in points[points[:, 1].argsort(), 0]]
+
+
+def test_each_bracket_has_its_three_kernels_and_the_published_value(
+    results: dict[str, Any],
+) -> None:
+    rows = results["brackets"]
+    panels = bracket_figure(rows).axes
+    assert len(panels) == len(rows)
+    for axes, row in zip(panels, rows, strict=True):
+        for marker, side in (("D", "own"), ("o", "with"), ("s", "without")):
+            assert _shown(axes, marker) == [row[side]["estimate"]]
+        assert _shown(axes, "*") == ([] if row["published"] is None else [row["published"]])
+        labels = [label.get_text() for label in axes.get_yticklabels()]
+        assert labels == [row[side]["kernel"] for side in ("own", "with", "without")]
+
+
+def test_a_neighbourhood_has_a_point_for_each_condition_of_each_kernel(
+    results: dict[str, Any],
+) -> None:
+    rows = [row for row in results["near"] if row["pathology"] == "dio_kworker"]
+    figure = near_figure(results["near"], "dio_kworker")
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == list(dict.fromkeys(row["claim"] for row in rows))
+    first = rows[0]["kernel"]
+    for axes in figure.axes:
+        expected = [
+            row["estimate"]
+            for row in rows
+            if (row["kernel"], row["claim"]) == (first, axes.get_title())
+        ]
+        assert _shown(axes, "o") == expected
