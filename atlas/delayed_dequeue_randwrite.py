@@ -14,7 +14,8 @@ report = iolab.question(
     title="Delayed dequeue slows the random writes of eight jobs on a thin pool",
     fio=JOB,
     device=[META, DISK, POOL, THIN],
-    size_mib=16,
+    size_mib=8,
+    runtime_ms=320,
     treatment={"intervention": "NO_DELAY_DEQUEUE"},
     # Published: 510 against 590 MB/s.
     claims="iops ratio > 1.076",
@@ -32,7 +33,8 @@ bare = iolab.question(
     name="delayed_dequeue_bare",
     title="nothing on the bare disk",
     fio=JOB,
-    size_mib=16,
+    size_mib=8,
+    runtime_ms=320,
     treatment={"intervention": "NO_DELAY_DEQUEUE"},
     claims="iops ratio < 1.076",
 )

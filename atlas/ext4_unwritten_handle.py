@@ -9,6 +9,8 @@ report = iolab.question(
     fio=JOB,
     filesystem="ext4",
     size_mib=32,
+    ramp_ms=200,
+    runtime_ms=400,
     treatment={"layout": "unwritten"},
     # Published: 62.5k against 79.6k without the handle; the extents have to be converted still.
     claims="iops ratio < 0.886",
@@ -31,6 +33,8 @@ overwrites = iolab.question(
     fio=JOB,
     filesystem="ext4",
     size_mib=32,
+    ramp_ms=200,
+    runtime_ms=400,
     treatment={"mkfs": "-O ^has_journal"},
     claims="iops ratio < 1.1",
 )

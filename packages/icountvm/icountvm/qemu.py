@@ -218,8 +218,8 @@ class Boot:
 class Threads:
     """The threads of QEMU, and the cores of the host that they run on.
 
-    Those that count instructions take turns. If each is woken on another core, which sleeps, it
-    takes its turn late, and the machine runs half as fast as with one core for all of them.
+    While QEMU records, they take turns. If each is woken on another core, which sleeps, it takes
+    its turn late, and the machine runs half as fast as with one core for all of them.
     """
 
     def __init__(self, pid: int) -> None:
@@ -289,7 +289,9 @@ class Running:
             # Spaces and colons separate LD_PRELOAD's entries, and a path may contain them.
             environment["LD_PRELOAD"] = f"./{given.preload.name}"
             directory = given.preload.parent
-        self._counts, self._printed = machine.accelerator == "icount", 0
+        # Without a record (`_counting`) the threads race: their cores may decide who wins.
+        self._recorded = machine.accelerator == "icount" and machine.cpus == 1
+        self._printed = 0
         self._printed_at = time.monotonic()
         with self._errors.open("wb") as stream:
             self._process = start(
@@ -320,7 +322,7 @@ class Running:
             self._look(ended=ended)
             if ended:
                 break
-            if self._counts:
+            if self._recorded:
                 self._threads.keep_together()
         if self._process.returncode != 0:
             raise self._failure()
