@@ -44,7 +44,7 @@ from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, pair_ratios, ratio_table
 from iolab_base.errors import UserError
 
-_REFERENCE: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
+PUBLISHED: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
 _LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": "--"}
 
 Contrast = Literal["mean", "ratio"]
@@ -128,14 +128,14 @@ def by_treatment(
         for kernel in kernels:
             scale.draw(panel[panel["kernel"] == kernel], kernel, kernels)
         if reference is not None:
-            axes.plot(np.log10(reference.level), reference.value, zorder=5, **_REFERENCE)
+            axes.plot(np.log10(reference.level), reference.value, zorder=5, **PUBLISHED)
         title_panel(axes, title)
     if contrast == "mean":
         _start_at_zero(grid.flat[0])
     outer_labels(grid, f"{pathology.factors[pathology.treatment].label} (log scale)", label)
     handles = kernel_handles(kernels)
     if reference is not None:
-        handles.append(Line2D([], [], label=reference.label, **_REFERENCE))
+        handles.append(Line2D([], [], label=reference.label, **PUBLISHED))
     if line is not None:
         handles.append(Line2D([], [], label=line[1], **_LINE))
     legend(figure, handles)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -147,7 +148,7 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
         reference=data == REFERENCE,
     )
     write_results(path, document)
-    draw_combined(document, compared, paper / "figures", commands)
+    draw_combined(document, compared, paper / "figures", partial(_remade_in, data))
     return path
 
 
@@ -184,6 +185,13 @@ def _command(folder: Path) -> str | None:
         if (place / COMMAND).exists():
             return (place / COMMAND).read_text(encoding="utf-8").strip() or None
     return None
+
+
+def _remade_in(data: Path, place: str) -> str:
+    """Say which commands remake a figure of all that lies in a folder of the data."""
+    folder = _with(data, Path(place).parts[0]) / place
+    sources = [path.parent for path in sorted(folder.rglob(COMMAND))]
+    return " ".join(dict.fromkeys(_remade(data, source) for source in sources or [folder]))
 
 
 def _remade(data: Path, source: Path) -> str:

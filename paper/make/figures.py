@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from iolab.figures.effects import PUBLISHED
 from iolab.figures.save import CLOCKS, save_figure
-from iolab.figures.style import DOUBLE_IN, Figure, legend, styled
+from iolab.figures.style import DOUBLE_IN, Figure, legend, level_styles, styled
 from iolab.figures.verdicts import HOLDS, Estimate, draw_claim, publish_comparison
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
@@ -32,8 +33,6 @@ _MEANS: Final = {
     "with": "with what the commit removes or brings",
     "without": "without it",
 }
-_MARKERS: Final = "osD^vP"
-_PUBLISHED: Final[dict[str, Any]] = {"marker": "*", "ms": 9, "mfc": "none", "mec": "black"}
 _RULE: Final = (
     "The dashed line is the claim's rule, fixed before measuring: the claim is reproduced where "
     "the whole 95 % t interval over boots lies on the grey side."
@@ -41,7 +40,7 @@ _RULE: Final = (
 _FIRST: Final = "dio_kworker"
 _COLUMNS: Final = 2
 _NOTHING: Final = {"estimate": None, "low": None, "high": None}
-# Letters of a panel's title.
+# Letters in a line of a panel's title.
 _LONGEST: Final = 46
 
 
@@ -49,21 +48,19 @@ _LONGEST: Final = 46
 def bracket_figure(brackets: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw each row of `bracket_rows`: the own kernel, and both sides of the commit."""
     high = -(-len(brackets) // _COLUMNS)
-    figure = Figure(figsize=(DOUBLE_IN, 0.5 + 1.1 * high), layout="constrained")
-    grid = figure.subplots(high, _COLUMNS, squeeze=False).flat
+    figure = Figure(figsize=(DOUBLE_IN, 0.5 + 1.15 * high), layout="constrained")
+    grid = figure.subplots(high, _COLUMNS, squeeze=False).ravel()
+    for axes in grid[len(brackets) :]:
+        axes.remove()
     for axes, row in zip(grid, brackets, strict=False):
         _star(axes, row["published"])
         rows = [_estimate(side, row[side]["kernel"], row[side]) for side in _SIDES]
         draw_claim(axes, _claim(row), rows, _SIDES)
-        title = textwrap.shorten(
-            f"{row['pathology']}: {row['claim']}", _LONGEST, placeholder=" ..."
-        )
+        title = textwrap.fill(f"{row['pathology']}: {row['claim']}", _LONGEST)
         commit = row["commit"] if len(row["commit"]) < 40 else "a patch"
         axes.set_title(f"{title}\n{row['does']} {commit}, {row['release']}", fontsize=7)
-    for axes in list(grid):
-        axes.remove()
     handles = [_handle(_MEANS[side], style) for side, style in _SIDES.items()]
-    legend(figure, [*handles, _handle("published", _PUBLISHED), _shade()])
+    legend(figure, [*handles, _handle("published", PUBLISHED), _shade()])
     return figure
 
 
@@ -74,14 +71,11 @@ def near_figure(near: Sequence[Mapping[str, Any]], name: str) -> Figure:
     kernels = list(dict.fromkeys(row["kernel"] for row in mine))
     claims = list(dict.fromkeys(row["claim"] for row in mine))
     places = list(dict.fromkeys(row["place"] for row in mine))
-    styles = {
-        kernel: {"color": _PALETTE[number], "marker": _MARKERS[number]}
-        for number, kernel in enumerate(kernels)
-    }
+    styles = dict(zip(kernels, level_styles(kernels)[1:], strict=True))
     every = [(place, kernel) for place in places for kernel in kernels]
     middles = [len(kernels) * (at + 0.5) - 0.5 for at in range(len(places))]
     figure = Figure(figsize=(DOUBLE_IN, 0.9 + 0.12 * len(every)), layout="constrained")
-    panels = figure.subplots(1, len(claims), sharey=True)
+    panels = figure.subplots(1, len(claims), sharey=True, squeeze=False).ravel()
     for axes, title in zip(panels, claims, strict=True):
         found = {(row["place"], row["kernel"]): row for row in mine if row["claim"] == title}
         rows = [
@@ -94,7 +88,7 @@ def near_figure(near: Sequence[Mapping[str, Any]], name: str) -> Figure:
             axes.axhline(middle - 0.5 * len(kernels), color="0.85", linewidth=0.5)
     panels[0].set_yticks(middles, [place or "the report's own set-up" for place in places])
     handles = [_handle(f"Linux {kernel}", style) for kernel, style in styles.items()]
-    legend(figure, [*handles, _handle("published", _PUBLISHED), _shade()])
+    legend(figure, [*handles, _handle("published", PUBLISHED), _shade()])
     return figure
 
 
@@ -102,7 +96,7 @@ def draw_combined(
     document: Mapping[str, Any],
     compared: Sequence[tuple[str, pd.DataFrame]],
     folder: Path,
-    commands: str,
+    remade: Callable[[str], str],
 ) -> None:
     """Save the figures of the brackets, of the first report's neighbourhood, of another clock.
 
@@ -114,20 +108,23 @@ def draw_combined(
         What `iolab.report.compare_clocks` returns, with the name of its folder.
     folder : Path
         Where the figures go.
-    commands : str
-        What ends each caption.
+    remade : callable
+        From a folder in the data, such as ``near/dio_kworker``: the commands that end a caption.
     """
-    ends = f"A star is the published value. {_RULE} {CLOCKS['virtual']} {commands}"
+    ends = f"A star is the published value. {_RULE} {CLOCKS['virtual']}"
     if document["brackets"]:
-        caption = f"Each report on its own kernel and on both sides of a commit. {ends}"
+        says = "Each report on its own kernel and on both sides of a commit."
+        caption = f"{says} {ends} {remade('controls')}"
         save_figure(bracket_figure(document["brackets"]), folder, "brackets", caption=caption)
     if any(row["pathology"] == _FIRST for row in document["near"]):
-        caption = f"The first report around its own set-up. A row says what differs from it. {ends}"
+        says = "The first report around its own set-up. A row says what differs from it."
+        caption = f"{says} {ends} {remade(f'near/{_FIRST}')}"
         save_figure(near_figure(document["near"], _FIRST), folder, "near", caption=caption)
     for name, table in compared:
         both = table[table["estimate"].notna() & table["virtual_estimate"].notna()]
         figure, text = publish_comparison(both)
-        save_figure(figure, folder / "other-clock", name, caption=f"{text} {commands}")
+        caption = f"{text} {remade(f'other-clock/{name}')}"
+        save_figure(figure, folder / "other-clock", name, caption=caption)
 
 
 def _estimate(group: str, label: str, row: Mapping[str, Any]) -> Estimate:
@@ -142,11 +139,11 @@ def _claim(row: Mapping[str, Any]) -> Claim:
 
 def _star(axes: Axes, value: float | None, at: float = 0) -> None:
     if value is not None:
-        axes.plot(value, at, linestyle="", zorder=5, **_PUBLISHED)
+        axes.plot(value, at, zorder=5, **PUBLISHED)
 
 
 def _handle(label: str, style: Mapping[str, Any]) -> Line2D:
-    return Line2D([], [], ls="", label=label, **style)
+    return Line2D([], [], label=label, **{"ls": "", **style})
 
 
 def _shade() -> Patch:

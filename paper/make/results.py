@@ -105,7 +105,7 @@ def collect(
         "clocks": [row for folder, table in clocks for row in _compared(folder, table)],
         "again": [row for folder, table in again for row in _compared(folder, table)],
         "brackets": list(brackets),
-        "near": [row for data in near for row in _near(data)],
+        "near": [row for data in near for row in near_rows(data)],
     }
 
 
@@ -146,7 +146,7 @@ def judged_at(
     return asdict(judge_selected(cells, there, kernel, CONFIDENCE))
 
 
-def _near(data: Dataset) -> list[dict[str, Any]]:
+def near_rows(data: Dataset) -> list[dict[str, Any]]:
     """Return a row for each claim and condition around a report's own set-up."""
     name = pathology_of(data.cells).name
     return [

@@ -68,6 +68,7 @@ def test_threads_share_a_core_until_other_work_wants_it() -> None:
             assert cores_of(pid) == every
 
         def together() -> bool:
+            threads.waited_s()
             threads.keep_together()
             return len(cores_of(pid)) == 1
 

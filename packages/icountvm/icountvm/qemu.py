@@ -234,15 +234,18 @@ class Threads:
         return self._waited_s
 
     def share_one_core(self) -> None:
-        """Put all threads on the busiest one's core: the scheduler keeps two machines on two."""
+        """Put all threads on the busiest one's core, so that no two of them race.
+
+        The scheduler keeps two machines on two cores.
+        """
         busiest = max(self._tasks(), key=lambda task: _schedstat(task)[0], default=Path())
         self._run_on({_core(busiest)})
 
     def keep_together(self) -> None:
-        """Put all threads on one core, unless a thread has waited for it since the last call."""
-        waited_s, now = self.waited_s(), time.monotonic()
-        shared = waited_s - self._seen_s > _SHARED * (now - self._seen_at)
-        self._seen_s, self._seen_at = waited_s, now
+        """Put all threads on one core, unless one waited for it between two calls of `waited_s`."""
+        now = time.monotonic()
+        shared = self._waited_s - self._seen_s > _SHARED * (now - self._seen_at)
+        self._seen_s, self._seen_at = self._waited_s, now
         if shared:
             # Other work wants this core: let the scheduler choose one.
             self._run_on(self._cores)
@@ -302,7 +305,7 @@ class Running:
                 cwd=directory,
                 memory_limit=(machine.memory_mib + _TRANSLATIONS_MIB + 2048) << 20,
             )
-        self._threads = Threads(self._process.pid)
+        self.threads = Threads(self._process.pid)
 
     def check(self) -> None:
         """Pass on what the guest has printed; raise GuestError if QEMU has ended or hangs."""
@@ -323,13 +326,9 @@ class Running:
             if ended:
                 break
             if self._recorded:
-                self._threads.keep_together()
+                self.threads.keep_together()
         if self._process.returncode != 0:
             raise self._failure()
-
-    def share_one_core(self) -> None:
-        """Make all threads of QEMU share one core of the host, so that no two of them race."""
-        self._threads.share_one_core()
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for QEMU's end; return whether it came."""
@@ -360,7 +359,7 @@ class Running:
         Time in which other work had the processors does not count: a guest without one prints
         nothing.
         """
-        now = time.monotonic() - self._threads.waited_s()
+        now = time.monotonic() - self.threads.waited_s()
         for line in _lines(self.console, complete=not ended)[self._printed :]:
             self._printed += 1
             self._printed_at = now

@@ -173,7 +173,7 @@ def stopped(machine: Machine, given: Boot) -> Iterator[tuple[Running, Monitor]]:
         running = Running(machine, replace(given, options=options))
         try:
             with Monitor(folder / "monitor", running.check) as monitor:
-                running.share_one_core()
+                running.threads.share_one_core()
                 monitor.wait_for("STOP")
                 yield running, monitor
         finally:
