@@ -24,7 +24,7 @@ from icountvm.snapshots import Snapshot, can_be_kept, kept_snapshot
 from iolab.targets.vm import VmTarget
 from iolab_base.errors import CannotRunError
 from tests.base.test_files import small_disk
-from tests.support.plans import null_blk_cell, plan
+from tests.support.plans import null_blk_cell, open_job, plan
 from tests.support.processes import machines_disturbed
 
 
@@ -123,11 +123,18 @@ def test_a_snapshot_that_is_made_anew_gives_the_same_bytes(
 def test_so_does_one_of_two_processors(target: VmTarget, tmp_path: Path, kept: Path) -> None:
     two = replace(target, machine=replace(target.machine, cpus=2))
     assert two.identity()["start"] == "restored"
-    asked = plan(null_blk_cell("one"), modules=["null_blk"])
+    # Two writers whose processors halt often: without turns, signals changed their bytes.
+    options = {"rw": "write", "bs": "4k", "fsync": "1", "ioengine": "psync", "numjobs": "2"}
+    writers = open_job({"name": "two", "options": options}, runtime_ms=2000)
+    asked = plan(null_blk_cell("one", job=writers), modules=["null_blk"])
     two.run(asked, tmp_path / "first")
     shutil.rmtree(_only(kept))
-    two.run(asked, tmp_path / "second")
-    assert _bytes(tmp_path / "second") == _bytes(tmp_path / "first")
+    with machines_disturbed(tmp_path) as disturbed:
+        for name in ("second", "third", "fourth"):
+            two.run(asked, tmp_path / name)
+    assert disturbed
+    for name in ("second", "third", "fourth"):
+        assert _bytes(tmp_path / name) == _bytes(tmp_path / "first")
 
 
 @pytest.mark.vm

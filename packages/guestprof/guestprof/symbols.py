@@ -192,7 +192,7 @@ def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, folder: Path) -> tuple[
     code = io.BytesIO()
     with zipfile.ZipFile(code, "w") as archive:
         archive.write(symbols_work.__file__, "symbols_work.py")
-    guest = Guest(kernel, image, toolbox, Machine("tcg", memory_mib=_MEMORY_MIB), None)
+    guest = Guest(kernel, image, toolbox, Machine("tcg", memory_mib=_MEMORY_MIB))
     most = dict.fromkeys(("agent.json", "btf", "kallsyms"), CHANNEL_BYTES)
     results = folder / "results"
     guest.work(Work(code.getvalue(), "symbols_work"), b"-", results, most)

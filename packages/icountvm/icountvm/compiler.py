@@ -74,7 +74,7 @@ def build_library(sources: Path, main: str, title: str, compiler: Compiler | Non
     """Return a library built from a folder of sources; ``main`` includes the others. Cached."""
     chosen = find_compiler() if compiler is None else compiler
     digests = {path.name: digest_file(path) for path in sorted(sources.glob("*.[ch]"))}
-    recipe = {"sources": digests, "compiler": chosen.name, "options": list(_OPTIONS)}
+    recipe = {"sources": digests, "main": main, "compiler": chosen.name, "options": _OPTIONS}
     name = Path(main).with_suffix(".so").name
 
     def make(folder: Path) -> None:

@@ -18,7 +18,7 @@ from icountvm.channel import CHANNEL_BYTES, ChannelError, make_channel, put_plan
 from icountvm.cpio import Entry, write_cpio
 from icountvm.image import Image, ensure_image
 from icountvm.kernels import Kernel, check_name, get_kernel
-from icountvm.preload import HOST_TIME, build_host_time
+from icountvm.preload import HOST_TIME, build_preload
 from icountvm.qemu import Accelerator, Boot, GuestError, Machine, boot, options_digest
 from icountvm.snapshots import Snapshot, can_be_kept, kept_snapshot, run_restored, run_until_stop
 from icountvm.toolbox import Toolbox, ensure_toolbox
@@ -92,15 +92,13 @@ def machine_identity() -> dict[str, str]:
 class Guest:
     """A virtual machine with one kernel, ready to work.
 
-    ``machine`` defines how its time passes; see `icountvm.qemu.Machine`. ``preload`` is QEMU's time
-    of day; None on the host's clock.
+    ``machine`` defines how its time passes; see `icountvm.qemu.Machine`.
     """
 
     kernel: Kernel
     image: Image
     toolbox: Toolbox
     machine: Machine
-    preload: Path | None
 
     def identity(self) -> dict[str, Any]:
         """Return everything about this machine that its results depend on."""
@@ -199,7 +197,7 @@ class Guest:
             channel=folder / "channel",
             folder=folder,
             stall_s=_STALL_S,
-            preload=self.preload,
+            preload=build_preload(self.machine, restored=archive is None),
         )
 
     def _snapshot(self, archive: Path) -> AbstractContextManager[Snapshot]:
@@ -303,5 +301,6 @@ def prepare(kernel: str, clock: str = "virtual", *, cpus: int = 1, memory_mib: i
     accelerator: Accelerator = "icount"
     if clock == "host":
         accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"
-    preload = build_host_time() if accelerator == "icount" else None
-    return Guest(found, image, toolbox, Machine(accelerator, cpus, memory_mib), preload)
+    machine = Machine(accelerator, cpus, memory_mib)
+    build_preload(machine, restored=True)
+    return Guest(found, image, toolbox, machine)

@@ -82,7 +82,8 @@ def _counting(cpus: int) -> str:
     in accel/tcg/icount-common.c). On a busy host it sometimes sees the HLT before the last
     instructions are counted, and advances the clock too far. Recording prevents that, because the
     main loop and the processor then take turns on one lock (``replay_mutex_lock`` in
-    ``icount_prepare_for_run``). The record itself is discarded. QEMU can record one processor only.
+    ``icount_prepare_for_run``). The record itself is discarded. QEMU can record one processor only;
+    with several, a preloaded library makes them take turns (`icountvm.preload`).
     """
     return "shift=0,sleep=off" + (",rr=record,rrfile=/dev/null" if cpus == 1 else "")
 
@@ -218,8 +219,8 @@ class Boot:
 class Threads:
     """The threads of QEMU, and the cores of the host that they run on.
 
-    While QEMU records, they take turns. If each is woken on another core, which sleeps, it takes
-    its turn late, and the machine runs half as fast as with one core for all of them.
+    Those that count instructions take turns. If each is woken on another core, which sleeps, it
+    takes its turn late, and the machine runs half as fast as with one core for all of them.
     """
 
     def __init__(self, pid: int) -> None:
@@ -287,14 +288,13 @@ class Running:
         memory = f"memory-backend-file,id=results,mem-path={path},size={CHANNEL_BYTES},share=on"
         # As the memory's only user (master=on) the device may be part of a snapshot.
         argv += ["-object", memory, "-device", "ivshmem-plain,memdev=results,master=on"]
-        environment, directory = dict(os.environ), None
+        environment, directory, self._preload = dict(os.environ), None, ""
         if given.preload is not None:
+            self._preload = given.preload.name
             # Spaces and colons separate LD_PRELOAD's entries, and a path may contain them.
-            environment["LD_PRELOAD"] = f"./{given.preload.name}"
+            environment["LD_PRELOAD"] = f"./{self._preload}"
             directory = given.preload.parent
-        # Without a record (`_counting`) the threads race: their cores may decide who wins.
-        self._recorded = machine.accelerator == "icount" and machine.cpus == 1
-        self._printed = 0
+        self._counts, self._printed = machine.accelerator == "icount", 0
         self._printed_at = time.monotonic()
         with self._errors.open("wb") as stream:
             self._process = start(
@@ -325,10 +325,13 @@ class Running:
             self._look(ended=ended)
             if ended:
                 break
-            if self._recorded:
+            if self._counts:
                 self.threads.keep_together()
         if self._process.returncode != 0:
             raise self._failure()
+        # The dynamic loader goes on without a library that it cannot load, and names it.
+        if self._preload and self._preload in self._errors.read_text(errors="replace"):
+            raise GuestError(f"QEMU ran without {self._preload}, which hides the host from it")
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for QEMU's end; return whether it came."""
