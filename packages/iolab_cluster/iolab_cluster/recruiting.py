@@ -137,11 +137,11 @@ def _send(client: Client, address: str, name: str, part: Part) -> str:
         try:
             with archive.open("wb") as sink:
                 write_tar(cache_dir(part.place), sink)
-        except OSError as error:
+        except OSError as fault:
             raise IolabError(
                 f"{name} cannot get {part.place}: this machine cannot pack it in {work.parent}: "
-                f"{error.strerror}"
-            ) from error
+                f"{fault.strerror}"
+            ) from fault
         with archive.open("rb") as stream:
             offset = 0
             while data := stream.read(_CHUNK):
