@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -46,7 +48,8 @@ def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
     preempts whom.
     """
     given = {
-        "fio": str(Path(job).resolve()) if Path(job).is_file() else job,
+        # False also for a name that is too long.
+        "fio": str(Path(job).resolve()) if os.path.isfile(job) else job,  # noqa: PTH113
         "treatment": _levels(options["treatment"]),
         **({"vary": varied} if (varied := _levels(options["vary"])) else {}),
         **({"claims": list(options["claims"])} if options["claims"] else {}),
@@ -76,7 +79,7 @@ def _answer(given: Mapping[str, Any], *, as_json: bool, **options: Any) -> None:
     file = _write_question(root / "questions" / f"{asked.name}.py", given)
     page = None
     if options["page"] is not None:
-        page = _write_page(options["page"], file, found, record=record, root=root, **boots)
+        page = _write_page(options["page"], file, found, results=str(root), record=record, **boots)
     if as_json:
         print_json(
             {
@@ -110,7 +113,7 @@ def _levels(given: Iterable[str]) -> dict[str, Any]:
             continue
         # A list of cores and cpu.max are one level.
         parts = [text] if name.rpartition(".")[2] in ("cpus", "mems", "max") else text.split(",")
-        levels = [int(part) if part.lstrip("-").isdigit() else part for part in parts]
+        levels = [int(part) if re.fullmatch("-?[0-9]+", part) else part for part in parts]
         found[name] = levels[0] if len(levels) == 1 else levels
     return found
 
@@ -142,7 +145,6 @@ def _write_question(path: Path, given: Mapping[str, Any]) -> Path:
     from iolab_base.files import atomic_write
 
     arguments = "".join(f"    {name}={value!r},\n" for name, value in given.items())
-    path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, f"import iolab\n\nasked = iolab.question(\n{arguments})\n")
     return path
 
@@ -153,12 +155,7 @@ def _write_page(page: Path, file: Path, found: Comparison, **options: Any) -> Pa
     from iolab.stats.conditions import kernels_of
     from iolab.sweeps.pages import Page, make_page
 
-    parameters = {
-        "pathology": str(file),
-        "kernel": kernels_of(found.cells),
-        "results": str(options.pop("root")),
-        **options,
-    }
+    parameters = {"pathology": str(file), "kernel": kernels_of(found.cells), **options}
     output = page.resolve().with_suffix(".ipynb")
     make_page(Page("the page", NOTEBOOKS / "experiment.ipynb", output, parameters))
     return output.with_suffix(".html")

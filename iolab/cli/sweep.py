@@ -166,10 +166,7 @@ def _outcome_document(outcome: Outcome) -> dict[str, Any]:
         "cells": outcome.cells,
         "cells_invalid": outcome.invalid,
         "failed": outcome.failed,
-        "verdicts": [
-            {name.replace(" ", "_"): value for name, value in row.items()}
-            for row in outcome.verdicts
-        ],
+        "verdicts": [{n.replace(" ", "_"): v for n, v in row.items()} for row in outcome.verdicts],
     }
 
 
@@ -287,8 +284,10 @@ def atlas(*, names: tuple[str, ...], check: bool, as_json: bool, **options: Any)
 
     wanted = entries(names)
     if check:
-        for entry in wanted:
-            echo(f"{entry.name}: complete")
+        if as_json:
+            print_json([{"report": entry.name, "complete": True} for entry in wanted])
+        else:
+            echo("\n".join(f"{entry.name}: complete" for entry in wanted))
         return
     from iolab.cli.progress import SweepProgress
     from iolab.sweeps.atlas import run_atlas

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -93,10 +94,11 @@ def load(results: _Files | Mapping[str, _Files]) -> Dataset:
     >>> iolab.load("result.json").cells[["job", "iops"]]  # doctest: +SKIP
     >>> iolab.load({"6.1": "a.json", "6.12": ["b.json", "c.json"]})  # doctest: +SKIP
     """
-    if not isinstance(results, Path | str) or Path(results).is_file():
+    if not isinstance(results, Path | str) or os.path.isfile(results):  # noqa: PTH113
         return load_reports(_reports(results))
     path, folder = Path(results), results
-    if not path.exists() and path.name == str(folder):
+    # os.path, because a name that is too long is no error for it.
+    if not os.path.exists(path) and path.name == str(folder):  # noqa: PTH110
         known = [found.parent.name for found in REFERENCE.glob("*/cells.parquet")]
         path = REFERENCE / one_of("folder or reference data", path.name, known)
     return dataset.load(path)

@@ -57,7 +57,7 @@ _MEASURES: Final = tuple(
 # "iops ratio < 0.9"
 _CLAIM: Final = re.compile(
     r"(?P<value>[A-Za-z_][A-Za-z0-9_.]*) +(?P<contrast>ratio|difference|treated) *(?P<side>[<>]) *"
-    r"(?P<limit>[-+]?[0-9][0-9_.]*(?:e[-+]?[0-9]+)?)"
+    r"(?P<limit>[-+]?[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?)"
 )
 
 

@@ -51,7 +51,7 @@ STYLE: Final[Mapping[str, Any]] = {
     "text.parse_math": False,
 }
 
-MARKERS: Final = "osD^vPX*"
+MARKERS: Final = "osD^vPXp"
 LINES: Final[tuple[Any, ...]] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 
 

@@ -22,6 +22,7 @@ has to run on the submitter's core (fs/iomap/direct-io.c, iomap_dio_bio_end_io).
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -97,12 +98,11 @@ def _from_counters(result: CellResult) -> dict[str, float]:
     """Return the migrations of the job's thread, per second and per 1000 I/Os."""
     first, last = result["first"], result["last"]
     elapsed_s = (last["at_ns"] - first["at_ns"]) / 1e9
-    moved = sum(
-        growth(first, pid, task, "migrations") for pid, task in last["tasks"].items() if task["job"]
-    )
+    jobs = [(pid, task) for pid, task in last["tasks"].items() if task["job"]]
+    moved = sum(growth(first, pid, task, "migrations") for pid, task in jobs)
     return {
         "migrations_per_s": moved / elapsed_s,
-        "migrations_per_1000_ios": 1e3 * moved / (last["ios"] - first["ios"]),
+        "migrations_per_1000_ios": 1e3 * moved / (last["ios"] - first["ios"] or math.nan),
     }
 
 

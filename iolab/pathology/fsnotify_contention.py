@@ -23,6 +23,7 @@ What was tuned, and why:
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -82,10 +83,9 @@ def _cell(condition: Condition, profile: Profile, rng: random.Random) -> Cell:
 def _from_counters(result: CellResult) -> dict[str, float]:
     """Return the calls of each counted function per completed read."""
     first, last = result["first"], result["last"]
-    ios = last["ios"] - first["ios"]
-    return {
-        f"{name}_per_io": (last["calls"][name] - first["calls"][name]) / ios for name in _COUNTED
-    }
+    ios = last["ios"] - first["ios"] or math.nan
+    calls, before = last["calls"], first["calls"]
+    return {f"{name}_per_io": (calls[name] - before[name]) / ios for name in _COUNTED}
 
 
 # The calls happen inside one task. A timeline shows who else runs.

@@ -31,6 +31,7 @@ writers take turns per I/O. ``kworker_cpu`` covers only bound workers.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -123,7 +124,8 @@ def _from_counters(result: CellResult) -> dict[str, float]:
             # A worker that came later had not run before.
             before = first["tasks"].get(pid, {"ran_ns": 0, "at_ns": first["at_ns"]})
             busy += (task["ran_ns"] - before["ran_ns"]) / (task["at_ns"] - before["at_ns"])
-    return {"device_mib_per_s": rate, "worker_busy": busy, "worker_us_per_mib": 1e6 * busy / rate}
+    us_per_mib = 1e6 * busy / (rate or math.nan)
+    return {"device_mib_per_s": rate, "worker_busy": busy, "worker_us_per_mib": us_per_mib}
 
 
 _RECORDING = Recording(
@@ -154,8 +156,7 @@ def _from_trace(trace: tracedat.Trace) -> dict[str, float]:
     }
     added = trace.frame("mm_filemap_add_to_page_cache")
     if len(added):
-        sizes = 2.0 ** added["order"] if "order" in added else None
-        found["pages_per_folio"] = 1.0 if sizes is None else float(sizes.mean())
+        found["pages_per_folio"] = (2.0 ** added["order"]).mean() if "order" in added else 1.0
     return found
 
 

@@ -268,12 +268,9 @@ def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, 
     blocks = {key[:16]: key for key in keys}
     cells, latency, mechanism = kept_tables(store, list(blocks.values()))
     cells = gate_other_regimes(cells)
-    traces: dict[str, Path] = {}
-    for cell in cells.loc[cells["valid"] & cells["recorded"], "cell"]:
-        block, _, name = cell.rpartition("-")
-        traces[cell] = store.trace(blocks[block], name)
-    missing = [{"kernel": kernel, "reason": reason} for kernel, reason in unavailable.items()]
-    away = pd.DataFrame(missing, columns=list(UNAVAILABLE_COLUMNS))
+    recorded = cells.loc[cells["valid"] & cells["recorded"], "cell"]
+    traces = {cell: store.trace(blocks[cell[:16]], cell[17:]) for cell in recorded}
+    away = pd.DataFrame([*unavailable.items()], columns=list(UNAVAILABLE_COLUMNS))
     return Dataset(cells, latency, away, mechanism, traces, _builds(store, blocks.values()))
 
 
@@ -310,6 +307,9 @@ def write_tables(
     traces = {cell: folder / "traces" / f"{cell}.dat" for cell in data.traces}
     for cell, source in data.traces.items():
         _link(source, traces[cell])
+    # Of blocks with other keys: an agent or kernel before this one.
+    for old in {*folder.glob("traces/*.dat")} - {*traces.values()}:
+        old.unlink()
     missing = data.unavailable.to_dict("records")
     atomic_write(folder / "unavailable.json", json.dumps(missing, indent=1) + "\n")
     builds = {kernel: build.document() for kernel, build in data.kernels.items()}

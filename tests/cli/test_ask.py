@@ -31,6 +31,8 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
         ((_JOB, "--treatment", "cpu.wieght=1"), "cpu.weight"),
         (("absent.fio --rw", *_TREATED), "absent.fio"),
         ((_JOB, *_TREATED, "--claim", "iops is less"), "claim"),
+        ((_JOB, "--treatment", "iodepth=--5"), "iodepth"),
+        ((_JOB, "--treatment", "iodepth=²"), "iodepth"),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(
@@ -40,6 +42,11 @@ def test_what_cannot_be_meant_is_one_sentence(
     assert code == 2
     assert noun in text
     assert len(text.strip().splitlines()) == 1
+
+
+def test_a_long_command_line_is_no_file(in_process: Run) -> None:
+    told = in_process("ask", f"{_JOB} --description={'x' * 300}", *_TREATED, "--dry-run")
+    assert told == (0, "")
 
 
 @pytest.mark.vm

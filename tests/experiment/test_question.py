@@ -301,6 +301,8 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
         ({"fio": JOB, "treatment": {"runtime": 3}}, "runtime_ms"),
         ({"fio": JOB, "treatment": {"bs": 1}, "vary": {"bs": [2]}}, "both varies and is the treat"),
         ({"fio": JOB, "treatment": {"bs": 1}, "claims": "iops < 3"}, "write a claim as"),
+        ({"fio": JOB, "treatment": {"bs": 1}, "claims": "iops ratio < 1.2.3"}, "write a claim as"),
+        ({"fio": JOB, "treatment": {"bs": 1}, "claims": "iops ratio < 1__0"}, "write a claim as"),
         ({"fio": "rw='", "treatment": {"cpu.weight": 1}}, "quotation"),
         ({"program": ["no-such-program"], "treatment": {"cpu.weight": 1}}, "no-such-program"),
         ({"program": HOG, "treatment": {"bs": 1}}, "'bs' cannot be changed"),

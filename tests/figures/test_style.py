@@ -12,6 +12,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
 from iolab import figures
+from iolab.figures import style
 from tests.support import synthetic
 from tests.support.processes import PATIENCE_S
 
@@ -43,6 +44,10 @@ def test_a_notebook_shows_a_figure_once_whatever_its_backend(session: str, tmp_p
         image = Image.open(io.BytesIO(base64.b64decode(output.data["image/png"])))
         # Sharp on a dense screen: two dots for a pixel of the page, but for rounding.
         assert image.size == pytest.approx((2 * size["width"], 2 * size["height"]), abs=1)
+
+
+def test_the_star_is_the_mark_of_a_published_value() -> None:
+    assert "*" not in style.MARKERS
 
 
 def test_a_figure_displays_the_same_image_each_time() -> None:

@@ -132,6 +132,7 @@ def test_any_text_is_one_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        (f"[a]\ninclude {'x' * 300}\n", "File name too long"),
         ("", "the fio job is empty: give options such as rw=randwrite bs=4k"),
         ("rw='read", "No closing quotation"),
         ("[global]\nrw=read\n", "no section beside [global]"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from icountvm import cpio
 from icountvm.cpio import Entry, write_cpio
+from iolab_base import files
 from iolab_base.errors import IolabError
 from tests.icountvm.conftest import read_cpio
 from tests.support.needs import needs
@@ -61,6 +63,19 @@ def test_two_things_of_one_name_are_refused_and_nothing_is_left(tmp_path: Path) 
     with pytest.raises(ValueError, match="two different entries for init"):
         write_cpio(tmp_path / "a.cpio", [Entry.file("init", b"1"), Entry.file("init", b"2")])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_leaves_is_found_again(tmp_path: Path) -> None:
+    left: list[Path] = []
+
+    def looking() -> Iterator[Entry]:
+        left.extend(tmp_path.iterdir())
+        yield Entry.file("a", b"1")
+
+    write_cpio(tmp_path / "a.cpio", looking())
+    assert left
+    assert all(path.name.startswith(files._SCRATCH) for path in left)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.cpio"]
 
 
 @needs("cpio")

@@ -254,3 +254,19 @@ def test_the_oldest_snapshots_are_forgotten(tmp_path: Path) -> None:
         ".lock",
         *(f"{n:02}" for n in range(snapshots._MOST_KEPT)),
     ]
+
+
+def test_a_snapshot_may_vanish_while_others_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, looked, look = tmp_path / "gone", list[Path](), Path.stat
+
+    def vanishing(path: Path, **more: bool) -> os.stat_result:
+        if path == gone and path in looked:
+            raise FileNotFoundError(path)
+        looked.append(path)
+        return look(path, **more)
+
+    gone.mkdir()
+    monkeypatch.setattr(Path, "stat", vanishing)
+    snapshots._forget_old(tmp_path)

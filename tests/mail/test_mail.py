@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from iolab.experiment import question
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
@@ -21,9 +22,9 @@ from iolab_base.errors import UserError
 from iolab_base.process import run
 from iolab_mail.events import trace_words
 from iolab_mail.mail import finding_mail
-from iolab_mail.reproducer import reproducer
+from iolab_mail.reproducer import _common, reproducer
 from iolab_mail.sides import sides_of
-from iolab_mail.steps import shared_steps
+from iolab_mail.steps import FIO, shared_steps
 from iolab_mail.text import WIDTH, command, fold_subject, table
 from iolab_mail.words import effects_words, number_words
 from tests.support import reports
@@ -84,6 +85,11 @@ def test_the_numbers_are_those_of_the_verdicts(measured: Dataset, written: str) 
     assert f"Not on 7.2 (EEVDF, {none})." in said
     lazy = next(x for x in written.splitlines() if x.startswith("7.2 "))
     assert "lazy" in lazy
+
+
+def test_another_clock_is_named(measured: Dataset) -> None:
+    other = replace(measured, cells=measured.cells.assign(clock="sundial"))
+    assert "Clock: sundial." in finding_mail(other, kernels=["6.1"])
 
 
 def test_the_trace_says_where_the_kworker_is_preempted(measured: Dataset) -> None:
@@ -161,6 +167,21 @@ def test_the_script_changes_nothing_but_the_treatment() -> None:
     own = _script("aio_migration", _claim("(b) 4 KiB at the report's settings", "aio_migration"))
     assert own.count("own='--cpus_allowed=0,1'") == own.count("own='--cpus_allowed=0'") == 1
     assert "fio $own" in own
+
+
+def test_the_name_of_a_disk_in_what_differs_is_expanded() -> None:
+    job = "rw=read bs=4k size=4m"
+    treatment = {"device": "scsi_debug"}
+    asked = question(fio=job, treatment=treatment, filesystem=None, claims="iops ratio < 1")
+    sides = sides_of(asked, asked.claims[0], asked.profiles["quick"], random.Random(1))
+    script = reproducer(sides, "iops")
+    assert 'own="--filename=/dev/$sd"' in script
+    assert "own='--filename=/dev/nullb0'" in script
+
+
+def test_a_quoted_word_is_nothing_that_differs() -> None:
+    with pytest.raises(UserError, match="differ in '--name=a b', a quoted word: no script"):
+        _common([FIO, "'--name=a b'"], [FIO])
 
 
 def test_what_no_short_command_gives_is_a_comment() -> None:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from iolab.design import blocks_of
-from iolab.pathology import PATHOLOGIES
+from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, Profile
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.pathology.factors import (
@@ -267,3 +268,13 @@ def test_each_built_in_pathology_can_be_recorded_for_a_timeline(name: str) -> No
     assert recordings
     for recording in recordings:
         assert {"sched:sched_switch", "sched:sched_waking"} <= set(recording.events)
+
+
+@pytest.mark.parametrize("name", ["aio_migration", "fsnotify_contention", "writeback_kworker"])
+def test_without_io_what_is_counted_for_each_is_no_number(name: str) -> None:
+    first = {"at_ns": 0, "ios": 5, "written_bytes": 5, "tasks": {}, "calls": Counter()}
+    result: Any = {"first": first, "last": {**first, "at_ns": 10**9}}
+    found = get_pathology(name).from_counters(result)
+    per_io = {value for key, value in found.items() if "_per_s" not in key and "busy" not in key}
+    assert per_io
+    assert all(map(math.isnan, per_io))

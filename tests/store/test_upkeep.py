@@ -11,6 +11,7 @@ import pytest
 from iolab.store.files import OWN, PARTITIONS
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_states
+from iolab.store.tables import write_tables
 from iolab.store.upkeep import find_garbage, inspect_folder, merge_store, remove_garbage
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import digest_file
@@ -26,6 +27,17 @@ def test_a_folder_of_the_store_holds_no_tables_of_a_sweep(own: str, tmp_path: Pa
     assert [one.folder for one in inspect_folder(tmp_path).tables] == [
         tmp_path / "dio_kworker" / own
     ]
+
+
+def test_traces_of_other_blocks_leave_a_sweeps_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "dio_kworker" / "smoke"
+    old, new = stored(tmp_path, boots=2)
+    write_tables(RawStore(tmp_path), [old], {}, folder)
+    (folder / "traces").mkdir()
+    (folder / "traces" / f"{old[:16]}-c000.dat").touch()
+    write_tables(RawStore(tmp_path), [new], {}, folder)
+    assert not list((folder / "traces").iterdir())
+    assert [one.state for one in inspect_folder(tmp_path).tables] == ["sound"]
 
 
 def bytes_of(folder: Path) -> dict[str, str]:

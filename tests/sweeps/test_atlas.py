@@ -66,6 +66,11 @@ def test_a_check_names_each_lack_and_exits_2(tmp_path: Path, iolab: Iolab) -> No
     )
 
 
+def test_a_check_may_be_json(iolab: Iolab) -> None:
+    told = iolab("atlas", "--check", "xfs_unaligned_dio", "--json")
+    assert json.loads(told.out) == [{"report": "xfs_unaligned_dio", "complete": True}]
+
+
 def test_a_mail_and_its_reproducer_are_written_from_one_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,7 +189,8 @@ def _read_lines(
 def _included(name: str, folder: Path) -> tuple[str, Path]:
     """Return the text and folder of an included file, beside the job's file or where we are."""
     places = [Path(name), folder / name]
-    path = next((path for path in places if path.is_file()), places[0])
+    # False also for a name that is too long.
+    path = next((path for path in places if os.path.isfile(path)), places[0])  # noqa: PTH113
     return _read(path), path.parent
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from iolab_base.errors import IolabError
+from iolab_base.files import scratch_dir
 
 _BLOCK = 512
 _TRAILER = "TRAILER!!!"
@@ -96,26 +96,20 @@ def _put(stream: IO[bytes], inode: int, entry: Entry) -> None:
 
 def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
     """Write an archive atomically, with missing directories; ValueError if two entries conflict."""
-    handle = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as handle:
-            for inode, entry in enumerate(_complete(entries), 1):
-                _put(handle, inode, entry)
-            _put(handle, 0, Entry(_TRAILER, 0))
-            handle.write(b"\0" * (-handle.tell() % _BLOCK))
-            handle.flush()
-            os.fsync(handle.fileno())
-        Path(handle.name).chmod(0o644)
-        Path(handle.name).rename(path)
-    except BaseException as error:
-        if handle is not None:
-            Path(handle.name).unlink(missing_ok=True)
-        if isinstance(error, OSError):
+    with scratch_dir(path.parent) as work:
+        made = work / "archive"
+        try:
+            with made.open("wb") as stream:
+                for inode, entry in enumerate(_complete(entries), 1):
+                    _put(stream, inode, entry)
+                _put(stream, 0, Entry(_TRAILER, 0))
+                stream.write(b"\0" * (-stream.tell() % _BLOCK))
+                stream.flush()
+                os.fsync(stream.fileno())
+            made.chmod(0o644)
+            made.rename(path)
+        except OSError as error:
             raise IolabError(f"cannot write {path}: {error.strerror}") from error
-        raise
 
 
 def read_cpio(path: Path) -> Iterator[Entry]:

@@ -25,6 +25,7 @@ import logging
 import operator
 import os
 import shutil
+import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -309,7 +310,13 @@ def _refuse_to_wait() -> None:
 
 def _forget_old(folder: Path) -> None:
     """Remove the least recently used snapshots; skip those in use."""
-    used = {path: path.stat().st_mtime for path in folder.glob("[!.]*") if path.is_dir()}
+    used = {}
+    for path in folder.glob("[!.]*"):
+        # Another process may remove it at any moment.
+        with suppress(OSError):
+            status = path.stat()
+            if stat.S_ISDIR(status.st_mode):
+                used[path] = status.st_mtime
     for path in sorted(used, key=lambda path: used[path])[:-_MOST_KEPT]:
         lock = lock_of(path)
         with suppress(OSError, IolabError, _InUseError), locked(lock, _refuse_to_wait):

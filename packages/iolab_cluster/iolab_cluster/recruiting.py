@@ -49,6 +49,18 @@ def recruit(client: Client, address: str, info: dict[str, Any], parts: tuple[Par
     `info` is what the scheduler knows of it. Raises IolabError, naming the worker, if it is unfit.
     """
     name = f"worker {foreign.line(address, 80)}"
+    try:
+        return _recruited(client, address, name, info, parts)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # Its answers are another machine's: they may have any shape.
+        kind = type(error).__name__
+        said = foreign.line(str(error), 300)
+        raise IolabError(f"{name} gives a wrong answer: {kind}: {said}") from error
+
+
+def _recruited(
+    client: Client, address: str, name: str, info: dict[str, Any], parts: tuple[Part, ...]
+) -> Recruit:
     _check_version(client, address, name)
     facts = _ask(client, address, name, there.own_facts)
     name = f"{name} on {foreign.line(str(facts['host']), 80)}"
@@ -122,8 +134,14 @@ def _send(client: Client, address: str, name: str, part: Part) -> str:
     sender = uuid.uuid4().hex
     with scratch_dir(cache_dir("cluster")) as work:
         archive = work / "part.tar"
-        with archive.open("wb") as sink:
-            write_tar(cache_dir(part.place), sink)
+        try:
+            with archive.open("wb") as sink:
+                write_tar(cache_dir(part.place), sink)
+        except OSError as fault:
+            raise IolabError(
+                f"{name} cannot get {part.place}: this machine cannot pack it in {work.parent}: "
+                f"{fault.strerror}"
+            ) from fault
         with archive.open("rb") as stream:
             offset = 0
             while data := stream.read(_CHUNK):

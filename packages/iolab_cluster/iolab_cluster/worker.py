@@ -14,6 +14,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,8 @@ from iolab_cluster.program import OTHER_MACHINE
 from tracedat import free_bytes
 
 _POLL_S: Final = 0.5
+# A client sends chunk after chunk.
+_ABANDONED_S: Final = 3600.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ def own_facts() -> dict[str, Any]:
 
 def has_parts(parts: tuple[Part, ...]) -> tuple[str, tuple[Part, ...], str]:
     """Return where this worker has parts, those it lacks, and an error or ""."""
+    _forget_abandoned()
     try:
         settled = settle(parts)
         needed = 2 * sum(part.size for part in settled.missing)
@@ -101,6 +105,14 @@ def _free(folder: Path) -> int:
 
 def _incoming(part: Part, sender: str) -> Path:
     return cache_dir("cluster", "incoming") / f"{part.digest}.{sender}"
+
+
+def _forget_abandoned() -> None:
+    """Remove what clients that died did not send to its end."""
+    for path in cache_dir("cluster", "incoming").glob("*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                path.unlink()
 
 
 def add_chunk(part: Part, sender: str, offset: int, data: bytes) -> str:

@@ -85,7 +85,7 @@ def finding_letters(
     parts = [
         _subject(finding, sides),
         paragraph(_opening(finding, sides)),
-        paragraph(_set_up(finding, sides, clock)),
+        paragraph(_set_up(sides, clock)),
         _results(data, finding, sides),
         _events(data, finding),
         *filter(None, [cause_words(finding, causes)]),
@@ -178,11 +178,11 @@ def _share(claim: Claim, estimate: float) -> float:
     return (estimate - start) / (limit - start) if limit != start else math.nan
 
 
-def _set_up(finding: Finding, sides: Sides, clock: str) -> str:
+def _set_up(sides: Sides, clock: str) -> str:
     work = work_words(sides.treated, sides.machine.cpus)
     return (
         f"Measured: {work}. Treated: {sides.treated_name}; control: {sides.control_name}. "
-        f"{_CLOCKS[clock]}"
+        f"{_CLOCKS.get(clock, f'Clock: {clock}.')}"
     )
 
 

@@ -91,11 +91,14 @@ def _common(treated: list[str], control: list[str]) -> tuple[str, tuple[list[str
     if treated[0] != FIO or control[0] != FIO:
         raise UserError("the two sides differ in their work: no script compares them")
     shared = [word for word in treated if word in control]
-    steps = [
-        [f"own='{' '.join(word for word in words if word not in shared)}'"]
-        for words in (treated, control)
-    ]
-    return command([FIO, "$own", *shared[1:]]), (steps[0], steps[1])
+    owns = [[word for word in words if word not in shared] for words in (treated, control)]
+    # The shell does not unquote what it puts for $own.
+    if quoted := next((word for own in owns for word in own if "'" in word), None):
+        raise UserError(f"the two sides differ in {quoted}, a quoted word: no script has both")
+    texts = [" ".join(own) for own in owns]
+    # Double quotes expand the name of a disk.
+    first, second = ([f'own="{own}"' if "$" in own else f"own='{own}'"] for own in texts)
+    return command([FIO, "$own", *shared[1:]]), (first, second)
 
 
 def _merged(treated: Sequence[str], control: Sequence[str]) -> list[str]:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from icountvm.kbuild import tools
 from icountvm.kbuild.build import build_kernel
 from icountvm.kbuild.git import Repository
 from icountvm.kernels import cached_kernel
@@ -117,6 +119,22 @@ def test_a_repository_that_lacks_objects_fetches_none(repository: Path, tmp_path
         build_kernel(repository, name="mine", commit="HEAD")
     assert not ran.exists()
     assert cached_kernel("mine") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        *(("make -m64", False), ("env make -O2", False), (" ", False)),
+        *(("no-such-cc", True), ("env no-such-cc -m64", True), ("-m64", True)),
+    ],
+)
+def test_cc_may_have_options_and_a_word_before_it(
+    given: str, missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", given)
+    monkeypatch.setattr(tools, "_NEEDED", {"gcc": ("gcc", "gcc", "gcc")})
+    found = tools.missing_tools()
+    assert (found is not None) is missing or (given == " " and shutil.which("gcc") is None)
 
 
 def test_a_build_says_that_it_runs_the_trees_code(

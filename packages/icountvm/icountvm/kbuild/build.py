@@ -18,7 +18,7 @@ from icountvm.bzimage import read_image, release_of
 from icountvm.found import Found, inside
 from icountvm.kbuild.configuration import Configuration, configuration, configure, options_of
 from icountvm.kbuild.git import State
-from icountvm.kbuild.make import BuildError, last_words, make_kernel
+from icountvm.kbuild.make import failure, last_words, make_kernel
 from icountvm.kbuild.source import Source, Tree, open_tree
 from icountvm.kbuild.tools import check_tools, compiler, compiler_version, environment
 from icountvm.kbuild.types import built_offsets
@@ -142,7 +142,8 @@ class _Work:
         try:
             absent = configure(wanted, self._source.folder, folder, self._make, self._env)
         except CommandError as error:
-            raise BuildError(f"the tree cannot be configured: {last_words(error)}") from error
+            what = "the tree cannot be configured"
+            raise failure(what, error.output, last_words(error)) from error
         on = options_of(folder / ".config")
         if on.get("CONFIG_MODULES") != "y":
             raise UserError(f"{wanted.title} gives a kernel without modules: scsi_debug is one")
@@ -178,7 +179,8 @@ class _Work:
         try:
             run(argv, timeout_s=_INSTALL_S, env=self._env)
         except CommandError as error:
-            raise BuildError(f"the modules cannot be installed: {last_words(error)}") from error
+            what = "the modules cannot be installed"
+            raise failure(what, error.output, last_words(error)) from error
         config = inside(self._folder.resolve(), ".config")
         built = {
             "title": source.title,

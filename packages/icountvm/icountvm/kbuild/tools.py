@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from iolab_base.errors import CannotRunError
@@ -60,7 +61,8 @@ def environment(home: Path) -> dict[str, str]:
 
 def compiler() -> str:
     """Return the C compiler for kernels: ``CC`` of the environment, or gcc."""
-    return os.environ.get("CC") or "gcc"
+    own = os.environ.get("CC", "")
+    return own if own.strip() else "gcc"
 
 
 def compiler_version() -> str:
@@ -80,7 +82,9 @@ def _has(name: str) -> bool:
 
 def missing_tools() -> Missing | None:
     """Return what this machine lacks to compile kernels, or None."""
-    own = {"gcc": compiler().split()[-1]}
+    # CC may have options, or a word before the compiler: "ccache gcc".
+    words = [*takewhile(lambda word: not word.startswith("-"), compiler().split())]
+    own = {"gcc": words[-1] if words else compiler()}
     names = [name for name in _NEEDED if not _has(own.get(name, name))]
     if not names:
         return None
