@@ -85,12 +85,15 @@ _SIDES: Final[dict[str, dict[str, Any]]] = {
     "here": {"color": _HERE, "marker": "o"},
     "virtual time": {"color": _VIRTUAL, "marker": "s", "mfc": "white"},
 }
-HOLDS: Final[dict[str, Any]] = {"color": "0.94", "linewidth": 0, "zorder": 0}
+_HOLDS: Final[dict[str, Any]] = {"color": "0.94", "linewidth": 0, "zorder": 0}
+RULE_SAYS: Final = (
+    "The dashed line is the claim's rule, fixed before measuring: the claim is reproduced where "
+    "the whole 95 % t interval over boots lies on the grey side."
+)
 _COMPARES: Final = (
-    "Each claim's estimate here, on the host's clock, and in virtual time, with 95 % t intervals "
-    "over boots. The dashed line is the claim's rule, fixed before measuring: the claim is "
-    "reproduced where the whole interval lies on the grey side. The two agree if both verdicts "
-    "are the same; the distance between the estimates does not count."
+    "Each claim's estimate here, on the host's clock, and in virtual time, with its interval. "
+    f"{RULE_SAYS} The two agree if both verdicts are the same; the distance between the estimates "
+    "does not count."
 )
 
 
@@ -115,8 +118,13 @@ def comparison_figure(table: pd.DataFrame) -> Figure:
     if not panels:
         label_empty_panel(grid.flat[0], "no claim was measured")
     handles = [Line2D([], [], ls="", label=name, **style) for name, style in _SIDES.items()]
-    legend(figure, [*handles, Patch(label="reproduced, by the claim's rule", **HOLDS)])
+    legend(figure, [*handles, rule_handle()])
     return figure
+
+
+def rule_handle() -> Patch:
+    """Return the legend's entry for the shaded side of a claim's rule, as `draw_claim` draws it."""
+    return Patch(label="reproduced, by the claim's rule", **_HOLDS)
 
 
 def publish_comparison(table: pd.DataFrame, folder: Path | str | None = None) -> tuple[Figure, str]:
@@ -198,5 +206,5 @@ def _rule(axes: Axes, claim: Claim) -> None:
     axes.axvline(limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
     axes.margins(x=0.08)
     left, right = axes.get_xlim()
-    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **HOLDS)
+    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **_HOLDS)
     axes.set_xlim(left, right)
