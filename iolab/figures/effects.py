@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 
 from iolab.figures.style import (
     DOUBLE_IN,
+    PUBLISHED,
     Figure,
     TreatmentAxis,
     check_numeric,
@@ -26,6 +27,7 @@ from iolab.figures.style import (
     level_styles,
     outer_labels,
     panels_of,
+    star,
     styled,
     title_panel,
 )
@@ -44,7 +46,6 @@ from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, pair_ratios, ratio_table
 from iolab_base.errors import UserError
 
-PUBLISHED: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
 _LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": "--"}
 
 Contrast = Literal["mean", "ratio"]
@@ -128,7 +129,7 @@ def by_treatment(
         for kernel in kernels:
             scale.draw(panel[panel["kernel"] == kernel], kernel, kernels)
         if reference is not None:
-            axes.plot(np.log10(reference.level), reference.value, zorder=5, **PUBLISHED)
+            star(axes, float(np.log10(reference.level)), reference.value)
         title_panel(axes, title)
     if contrast == "mean":
         _start_at_zero(grid.flat[0])

@@ -11,12 +11,10 @@ from typing import Any, Final
 
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from iolab.figures.effects import PUBLISHED
 from iolab.figures.save import CLOCKS, save_figure
-from iolab.figures.style import DOUBLE_IN, Figure, legend, level_styles, styled
+from iolab.figures.style import DOUBLE_IN, PUBLISHED, Figure, legend, level_styles, star, styled
 from iolab.figures.verdicts import (
     RULE_SAYS,
     Estimate,
@@ -54,7 +52,8 @@ def bracket_figure(brackets: Sequence[Mapping[str, Any]]) -> Figure:
     for axes in grid[len(brackets) :]:
         axes.remove()
     for axes, row in zip(grid, brackets, strict=False):
-        _star(axes, row["published"])
+        if row["published"] is not None:
+            star(axes, row["published"], 0)
         rows = [_estimate(side, row[side]["kernel"], row[side]) for side in _SIDES]
         draw_claim(axes, _claim(row), rows, _SIDES)
         title = textwrap.fill(f"{row['pathology']}: {row['claim']}", _LONGEST)
@@ -83,7 +82,8 @@ def near_figure(near: Sequence[Mapping[str, Any]], name: str) -> Figure:
             _estimate(kernel, "", found.get((place, kernel), _NOTHING)) for place, kernel in every
         ]
         claim = _claim({"pathology": name, "claim": title})
-        _star(axes, claim.published, middles[places.index("")])
+        if claim.published is not None:
+            star(axes, claim.published, middles[places.index("")])
         draw_claim(axes, claim, rows, styles)
         for middle in middles[1:]:
             axes.axhline(middle - 0.5 * len(kernels), color="0.85", linewidth=0.5)
@@ -136,11 +136,6 @@ def _estimate(group: str, label: str, row: Mapping[str, Any]) -> Estimate:
 def _claim(row: Mapping[str, Any]) -> Claim:
     (claim,) = (c for c in get_pathology(row["pathology"]).claims if c.name == row["claim"])
     return claim
-
-
-def _star(axes: Axes, value: float | None, at: float = 0) -> None:
-    if value is not None:
-        axes.plot(value, at, zorder=5, **PUBLISHED)
 
 
 def _handle(label: str, style: Mapping[str, Any]) -> Line2D:
