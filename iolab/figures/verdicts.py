@@ -105,14 +105,14 @@ def comparison_figure(table: pd.DataFrame) -> Figure:
     so. A kernel has a row for each side; the row of virtual time says whether they agree.
     """
     measured = table[table["estimate"].notna() | table["virtual_estimate"].notna()]
-    claims = {claim.name: claim for claim in get_pathology(table["pathology"].iloc[0]).claims}
+    pathology = get_pathology(table["pathology"].iloc[0])
     panels = list(measured.groupby("claim", sort=False))
     high = max(1, -(-len(panels) // _COLUMNS))
     deep = max((len(_rows(panel)) for _, panel in panels), default=1)
     figure = Figure(figsize=(DOUBLE_IN, 0.3 + high * (0.62 + 0.17 * deep)), layout="constrained")
     grid = figure.subplots(high, _COLUMNS, squeeze=False)
     for axes, (name, panel) in zip(grid.flat, panels, strict=False):
-        draw_claim(axes, claims[str(name)], _rows(panel), _SIDES)
+        draw_claim(axes, pathology.claim(str(name)), _rows(panel), _SIDES)
     for axes in grid.flat[max(1, len(panels)) :]:
         axes.remove()
     if not panels:

@@ -336,6 +336,11 @@ class Pathology:
         """The primary claims that this kind of machine can decide."""
         return tuple(c for c in self.claims if not c.secondary and not c.requires)
 
+    def claim(self, name: str) -> Claim:
+        """Return the claim of this name; UserError lists the known ones."""
+        claims = {claim.name: claim for claim in self.claims}
+        return claims[one_of("claim", name, claims)]
+
     def _add_intervention(self) -> None:
         own = {INTERVENTION: InterventionFactor()}
         taken = self.factors.get(INTERVENTION, own[INTERVENTION]) != own[INTERVENTION]

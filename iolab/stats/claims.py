@@ -79,7 +79,7 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     logarithm), the verdict is inconclusive and the reason names the cell. Raises UserError if there
     is no cell, or cells of different targets, clocks or kernel releases would be pooled.
 
-    >>> claim = next(c for c in pathology_of(data.cells).claims if c.name == "IOPS lost")
+    >>> claim = pathology_of(data.cells).claim("IOPS lost")
     >>> judged = judge(data, claim, "6.1")
     >>> judged.verdict, round(judged.estimate, 2), judged.n
     ('not reproduced', 0.92, 6)
@@ -170,7 +170,7 @@ def judge_selected(cells: Selected, claim: Claim, kernel: str, confidence: float
         found = _controlled(found, claim, _judge(cells, claim.negative, kernel, confidence))
     if not claim.cures or not found.n:
         return found
-    illness = next(c for c in cells.pathology.claims if c.name == claim.cures)
+    illness = cells.pathology.claim(claim.cures)
     verdict = judge_selected(cells, illness, kernel, confidence).verdict
     if verdict == "reproduced":
         return found
@@ -336,7 +336,7 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
     Raises UserError if no cell has the measure, a valid cell lacks the value while others have it,
     a value has no logarithm for a ratio, or a pair is not one treated cell and its control.
 
-    >>> claim = next(c for c in pathology_of(data.cells).claims if c.name == "IOPS lost")
+    >>> claim = pathology_of(data.cells).claim("IOPS lost")
     >>> boot_values(data, claim, "6.1").round(2).tolist()
     [-0.09, -0.09, -0.09, -0.07, -0.09, -0.07]
     """

@@ -155,7 +155,7 @@ def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> p
 def rule_text(claim: Claim) -> str:
     """Say what must hold of a claim's interval: its value, contrast and limit in words.
 
-    >>> rule_text(next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost"))
+    >>> rule_text(get_pathology("dio_kworker").claim("IOPS lost"))
     'iops, treated / control: below 0.7609'
     """
     side = "below" if claim.above is None else "above"

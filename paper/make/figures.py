@@ -23,7 +23,6 @@ from iolab.figures.verdicts import (
     rule_handle,
 )
 from iolab.pathology import get_pathology
-from iolab.pathology.base import Claim
 
 _PALETTE: Final = sns.color_palette("colorblind")
 _SIDES: Final[dict[str, dict[str, Any]]] = {
@@ -55,7 +54,7 @@ def bracket_figure(brackets: Sequence[Mapping[str, Any]]) -> Figure:
         if row["published"] is not None:
             star(axes, row["published"], 0)
         rows = [_estimate(side, row[side]["kernel"], row[side]) for side in _SIDES]
-        draw_claim(axes, _claim(row), rows, _SIDES)
+        draw_claim(axes, get_pathology(row["pathology"]).claim(row["claim"]), rows, _SIDES)
         title = textwrap.fill(f"{row['pathology']}: {row['claim']}", _LONGEST)
         commit = row["commit"] if len(row["commit"]) < 40 else "a patch"
         axes.set_title(f"{title}\n{row['does']} {commit}, {row['release']}", fontsize=7)
@@ -81,7 +80,7 @@ def near_figure(near: Sequence[Mapping[str, Any]], name: str) -> Figure:
         rows = [
             _estimate(kernel, "", found.get((place, kernel), _NOTHING)) for place, kernel in every
         ]
-        claim = _claim({"pathology": name, "claim": title})
+        claim = get_pathology(name).claim(title)
         if claim.published is not None:
             star(axes, claim.published, middles[places.index("")])
         draw_claim(axes, claim, rows, styles)
@@ -131,11 +130,6 @@ def draw_combined(
 def _estimate(group: str, label: str, row: Mapping[str, Any]) -> Estimate:
     values = (math.nan if row[key] is None else row[key] for key in ("estimate", "low", "high"))
     return Estimate(group, label, *values)
-
-
-def _claim(row: Mapping[str, Any]) -> Claim:
-    (claim,) = (c for c in get_pathology(row["pathology"]).claims if c.name == row["claim"])
-    return claim
 
 
 def _handle(label: str, style: Mapping[str, Any]) -> Line2D:

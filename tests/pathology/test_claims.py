@@ -106,7 +106,7 @@ def test_published_numbers_are_the_reports() -> None:
 
 
 def _lost() -> Claim:
-    return next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost")
+    return get_pathology("dio_kworker").claim("IOPS lost")
 
 
 def test_a_limit_beside_the_published_number_needs_a_reason() -> None:
