@@ -19,6 +19,7 @@ from iolab import report
 from iolab.experiment.parameters import kernel_names
 from iolab.figures.style import condition_text
 from iolab.pathology.base import Pathology
+from iolab.pathology.claims import CONTRASTS
 from iolab.report.pages import BlockView, antagonists, block_view
 from iolab.shown import text_table
 from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of, shared_columns
@@ -278,7 +279,7 @@ class Comparison:
         from iolab import figures  # noqa: PLC0415 - seconds that numbers do not need
 
         contrast, name = ("ratio", self.value) if value is None else ("mean", value)
-        label = _LABELS.get(name, name) + (", treated / control" if value is None else "")
+        label = _LABELS.get(name, name) + (f", {CONTRASTS['ratio']}" if value is None else "")
         numeric = all(isinstance(level, int) for level in levels_of(self.cells))
         draw = figures.by_treatment if numeric else figures.by_kernel
         return draw(self.cells, name, label, contrast=contrast)  # type: ignore[arg-type]

@@ -32,6 +32,7 @@ from iolab.figures.style import (
     title_panel,
 )
 from iolab.pathology.base import Claim, Pathology
+from iolab.pathology.claims import CONTRASTS
 from iolab.stats.attribution import change_of
 from iolab.stats.conditions import (
     boot_means,
@@ -208,11 +209,6 @@ _COLOURS = dict(
         strict=True,
     )
 )
-_CONTRASTS = {
-    "ratio": "{}, treated / control",
-    "difference": "{}, treated - control",
-    "treated": "{}, treated",
-}
 
 
 @styled
@@ -253,7 +249,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, claim: Claim, order: list[str]) -> No
         face = colour if confirmed else "none"
         axes.plot(change["estimate"], y, "o", ms=4, color=colour, mfc=face, zorder=3)
     kind = "factor" if claim.logarithmic else "change"
-    axes.set_xlabel(f"{kind} of\n{_CONTRASTS[claim.contrast].format(claim.value)}", fontsize=7)
+    axes.set_xlabel(f"{kind} of\n{claim.value}, {CONTRASTS[claim.contrast]}", fontsize=7)
     axes.set_title(claim.name, fontsize=7)
 
 

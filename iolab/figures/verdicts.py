@@ -20,6 +20,7 @@ from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.style import DOUBLE_IN, Figure, label_empty_panel, legend, styled
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
+from iolab.pathology.claims import CONTRASTS
 from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import verdict_text
 from iolab_base.errors import UserError
@@ -186,10 +187,10 @@ def draw_claim(
         )
         axes.plot(row.estimate, y, linestyle="", zorder=4, **style)
     _rule(axes, claim)
-    contrast = {"ratio": ", treated / control", "difference": ", treated - control", "treated": ""}
+    contrast = "" if claim.contrast == "treated" else f", {CONTRASTS[claim.contrast]}"
     axes.set(
         ylim=(len(rows) - 0.5, -0.5),
-        xlabel=f"{claim.value}{contrast[claim.contrast]}",
+        xlabel=f"{claim.value}{contrast}",
         title=claim.name,
     )
     axes.set_yticks(range(len(rows)), [row.label for row in rows])

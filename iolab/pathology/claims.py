@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from iolab.pathology.factors import Condition
 from iolab_base.errors import UserError
@@ -17,6 +17,11 @@ from iolab_base.names import one_of
 
 Contrast = Literal["ratio", "difference", "treated"]
 Scale = Literal["linear", "log"]
+CONTRASTS: Final[dict[Contrast, str]] = {
+    "ratio": "treated / control",
+    "difference": "treated - control",
+    "treated": "treated",
+}
 
 
 def refuse(wrong: bool, what: str, why: str) -> None:

@@ -24,7 +24,7 @@ import pandas as pd
 
 from iolab.pathology import get_pathology
 from iolab.pathology.base import NEAR, Pathology, neighbours
-from iolab.pathology.claims import Claim
+from iolab.pathology.claims import CONTRASTS, Claim
 from iolab.pathology.factors import Condition
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
@@ -159,9 +159,8 @@ def rule_text(claim: Claim) -> str:
     'iops, treated / control: below 0.7609'
     """
     side = "below" if claim.above is None else "above"
-    of = {"ratio": "treated / control", "difference": "treated - control", "treated": "treated"}
     mean = ", geometric mean" if claim.scale == "log" else ""
-    return f"{claim.value}, {of[claim.contrast]}{mean}: {side} {claim.limit:.4g}"
+    return f"{claim.value}, {CONTRASTS[claim.contrast]}{mean}: {side} {claim.limit:.4g}"
 
 
 def verdict_text(row: Mapping[Any, Any]) -> str:
