@@ -330,6 +330,14 @@ def _take(handle: int, path: Path, kind: int, on_wait: Callable[[], None]) -> No
         ) from error
 
 
+def check_free(folder: Path, needed: int, what: str) -> None:
+    """Make a folder; IolabError if its disk has fewer free bytes than `what`, its words, needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise IolabError(f"{what} needs {needed >> 20} MiB in {folder}, {free >> 20} MiB are free")
+
+
 def canonical_json(value: Any) -> str:
     """Encode a value as JSON such that equal values have equal texts; ValueError for NaN."""
     return json.dumps(
