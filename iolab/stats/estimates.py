@@ -25,6 +25,7 @@ import numpy.typing as npt
 from scipy.special import gammaincinv, stdtrit
 
 from iolab_base.errors import UserError
+from iolab_base.files import finite
 
 Floats = npt.NDArray[np.float64]
 
@@ -190,10 +191,7 @@ class Statistic:
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values; a float that is not finite becomes None."""
         fields: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
-        return {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in fields.items()
-        }
+        return {name: finite(value) for name, value in fields.items()}
 
     def __repr__(self) -> str:
         return str(self)

@@ -41,6 +41,7 @@ from iolab_base.files import (
     canonical_json,
     check_free,
     digest_of,
+    finite,
     locked,
     write_output,
 )
@@ -138,10 +139,7 @@ def judge_here(
 
 
 def _document(judgement: Judgement) -> dict[str, Any]:
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in asdict(judgement).items()
-    }
+    return {key: finite(value) for key, value in asdict(judgement).items()}
 
 
 def _recalled(memory: Path | None) -> Judgement | None:

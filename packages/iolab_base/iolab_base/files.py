@@ -7,6 +7,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import stat
@@ -336,6 +337,11 @@ def check_free(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise IolabError(f"{what} needs {needed >> 20} MiB in {folder}, {free >> 20} MiB are free")
+
+
+def finite(value: Any) -> Any:
+    """Return a value for JSON, which has no number that is not finite: None in its place."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def canonical_json(value: Any) -> str:
