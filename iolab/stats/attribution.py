@@ -26,6 +26,7 @@ from iolab.stats.estimates import CONFIDENCE, Floats, interval_text, t_interval,
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
+ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
 # What turns a claim's verdict, and what changes its value or when it begins.
 TURNS: Final = ("removes", "restores")
 OTHERWISE: Final = ("delays", "hastens", "weakens", "strengthens")

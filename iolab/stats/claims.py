@@ -39,7 +39,7 @@ from iolab_base.errors import UserError
 # Two boots show too little of their spread.
 FEWEST: Final = 3
 # Prefix of the gate of a cell whose kernel or machine lacks something.
-_LACKING: Final = "cannot run here: "
+LACKING: Final = "cannot run here: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,10 +390,10 @@ def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> Judged:
     chosen = cells_of(data, claim, kernel, data.cells)
     gates = [str(gate) for gate in chosen.loc[~chosen["valid"], "gate"].unique()]
     # A kernel that lacks something lacks it in every cell; other gates concern one run.
-    if others := [gate for gate in gates if not gate.startswith(_LACKING)]:
+    if others := [gate for gate in gates if not gate.startswith(LACKING)]:
         return _without_boots("not measured", others[0])
     if gates:
-        return _without_boots("cannot run here", gates[0].removeprefix(_LACKING))
+        return _without_boots("cannot run here", gates[0].removeprefix(LACKING))
     if claim.value in chosen and chosen[claim.value].isna().any():
         reason = f"the measured machine does not count {claim.value}"
         return _without_boots("cannot run here", reason)

@@ -19,6 +19,7 @@ from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
+    SENSELESS,
     UNAVAILABLE_COLUMNS,
     column_types,
     fio_measures,
@@ -32,8 +33,6 @@ from iolab_base.reading import RefusedFileError, read_regular
 
 UNKNOWN_KERNEL: Final = "unknown"
 _JOB: Final = "job"
-# What a forged report raises.
-_SENSELESS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _PERCENTILES: Final = {
     "latency_p50_ns": "50.000000",
     "latency_p95_ns": "95.000000",
@@ -78,7 +77,7 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
             try:
                 found = _measured(jobs)
                 bins = histogram({"state": "done", "fio": {"jobs": jobs}})  # type: ignore[typeddict-item]
-            except (*_SENSELESS, IolabError) as error:
+            except (*SENSELESS, IolabError) as error:
                 said = foreign.line(repr(error), 200)
                 raise UserError(f"{path}: a job's report makes no sense ({said})") from error
             cells.append(

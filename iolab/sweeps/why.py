@@ -22,6 +22,7 @@ from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
+    ATTRIBUTION_FORMAT,
     TURNS,
     attribution,
     candidates,
@@ -331,7 +332,7 @@ def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str
 
 def _document(why: Why) -> dict[str, object]:
     return {
-        "format": "iolab-attribution/1",
+        "format": ATTRIBUTION_FORMAT,
         **{name: getattr(why, name) for name in ("pathology", "kernel", "failed")},
         "claims": [claim.name for claim in why.claims],
         "tried": list(why.tried),
