@@ -374,9 +374,7 @@ def antagonists(root: Path | None, cell: str) -> dict[int, str]:
     }
 
 
-def block_view(
-    cells: pd.DataFrame, block: str | None = None, root: Path | None = None
-) -> BlockView:
+def block_view(cells: pd.DataFrame, block: str | None, root: Path | None) -> BlockView:
     """Return a block, by default the first, with facts and console of the store at `root`."""
     known = [str(name) for name in cells["block"].unique()]
     name = known[0] if block is None else one_of("block of these results", block, known)
