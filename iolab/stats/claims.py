@@ -15,6 +15,7 @@ from iolab.pathology.claims import Claim
 from iolab.stats.conditions import (
     CONTEXT,
     IDENTITY,
+    apart_from,
     join_pairs,
     log_values,
     pathology_of,
@@ -29,10 +30,10 @@ from iolab.stats.estimates import (
     interval_text,
     poisson_interval,
     ratio_of,
+    welch_difference,
     what_is_missing,
     without_order,
 )
-from iolab.stats.unpaired import apart_from, welch_difference
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
 

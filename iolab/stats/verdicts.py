@@ -290,7 +290,7 @@ def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
     if not 0 < rate < 1:
         raise UserError(f"a rate of false discoveries lies between 0 and 1, not at {rate}")
     grid = table[~table["aa"].astype(bool) & table["p_value"].notna()]
-    from scipy.stats import false_discovery_control  # noqa: PLC0415 - as in unpaired.py
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - as in estimates.py
 
     q_values = false_discovery_control(grid["p_value"]) if len(grid) else grid["p_value"]
     ranked = grid.assign(q_value=q_values)
