@@ -13,7 +13,6 @@ from icountvm.kernels import known_kernels
 from iolab.experiment.changes import Cells
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
-from iolab.experiment.progress import progress_bar
 from iolab.experiment.question import BOOTS, question
 from iolab.pathology import named_pathology, register
 from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
@@ -23,6 +22,7 @@ from iolab.store.tables import read_blocks
 from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks
 from iolab.sweeps.pool import default_jobs
+from iolab.sweeps.progress import progress_bar
 from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab.targets.place import Place
 from iolab_base.errors import IolabError, UserError
