@@ -193,7 +193,7 @@ def _profile(
     """Return the pathology's quick profile with these levels as its only grid, and A/A pairs."""
     if record and pathology.recording is None:
         raise UserError(f"{pathology.name} defines no recording: omit record")
-    # The profile of a report is a sweep's, that of a question is what was asked.
+    # A report's profile is for a sweep; a question's is exactly what was asked.
     asked = pathology.profiles["quick"].grids[0] if _asked(pathology) else {}
     grid = factor_levels(pathology, {**asked, **levels})
     return replace(

@@ -181,7 +181,7 @@ class Machine:
 
 
 def deviation(what: str, report: str, recipe: str, why: str) -> Row:
-    """Return a row of `Pathology.translation`: in what a recipe deviates from its report."""
+    """Return a row of `Pathology.translation`: how a recipe deviates from its report."""
     return Row("report", what, report, recipe, why)
 
 
@@ -198,7 +198,8 @@ class Published:
     * ``stack``: where it happens, as the report's own stack shows it.
     * ``claim``: the default claim of a mail; "" chooses among the reproduced ones.
     * ``treated``: levels of the treatment in words for readers who do not know the pathology.
-    * ``date``: when it was published, as YYYY-MM-DD; of a report of iolab's, maybe the year alone.
+    * ``date``: when it was published, as YYYY-MM-DD; for a report of iolab's possibly only the
+      year.
     * ``numbers``: the published numbers in the report's own words.
     * ``cause``: what is known upstream: the commit or feature, and the version it came or went in.
     """
@@ -262,8 +263,8 @@ class Pathology:
     published : Published, optional
         The report in the words of a mail about it.
     translation : tuple of Row, optional
-        What became of a fio job of the user's own, option by option; of a report, in what the
-        recipe deviates from its set-up.
+        What became of a fio job of the user's own, option by option; of a report, how the recipe
+        deviates from its set-up.
 
     Raises UserError if a name, a level, a profile or a claim does not fit the factors; it names
     which.

@@ -183,7 +183,7 @@ def judge_selected(cells: Selected, claim: Claim, kernel: str, confidence: float
 
 
 def _controlled(found: Judged, claim: Claim, control: Judged) -> Judged:
-    """Return a reproduced claim's verdict as its negative control, judged likewise, leaves it."""
+    """Return the verdict of a reproduced claim, given its negative control's."""
     if control.verdict == "not reproduced":
         return found
     others = claim.control.items() - claim.condition.items()

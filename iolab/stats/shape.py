@@ -10,7 +10,7 @@ E. Barlow and others, *Statistical Inference under Order Restrictions*, Wiley 19
 of a boot then lies between two measured levels: the last at which the value is below the limit, and
 the first at which it reaches it. Such data are interval-censored (B. W. Turnbull, *Journal of the
 Royal Statistical Society B* 38, 1976): a sharp threshold may lie anywhere between the two levels,
-so the measured bracket is the interval, and no t interval over interpolated crossings is.
+so the interval is the measured bracket, not a t interval over interpolated crossings.
 """
 
 from __future__ import annotations

@@ -84,14 +84,14 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
 
 
 def places_of(places: Sequence[Condition]) -> list[str]:
-    """Return in what each condition differs from the first: ``iodepth=192``."""
+    """Return how each condition differs from the first: ``iodepth=192``."""
     return [", ".join(f"{n}={v}" for n, v in one.items() if v != places[0][n]) for one in places]
 
 
 def neighbourhood_table(data: Dataset) -> pd.DataFrame:
     """Judge each claim at the report's own set-up and in each condition around it, a row each.
 
-    ``place`` says in what a condition differs from the report's own; there it is empty. Claims that
+    ``place`` says how a condition differs from the report's own; there it is empty. Claims that
     no measured cell can decide are left out.
     """
     pathology = pathology_of(data.cells)

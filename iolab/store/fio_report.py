@@ -220,7 +220,7 @@ def _validity(jobs: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> di
 def _context_switches(
     cell: str, jobs: Sequence[Mapping[str, Any]], found: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield fio's own context switches per I/O; those of the whole system it does not know."""
+    """Yield fio's own context switches per I/O; it does not know those of the whole system."""
     counted = [count for job in jobs if isinstance(count := job.get("ctx"), int)]
     if found and len(counted) == len(jobs):
         switches = sum(counted) / found["ios"]

@@ -165,7 +165,7 @@ def _loading(*modules: str) -> Iterator[None]:
 
 @contextmanager
 def _unsaid(name: str) -> Iterator[None]:
-    """Drop a module's lines during a ``with`` block: a judgement does not tell of its blocks."""
+    """Drop a module's lines during a ``with`` block: a judgement does not log its blocks."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.WARNING)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Progress of a sweep: of a command on standard error, of a session in the notebook if it has one."""
+"""Progress of a sweep: a bar on a terminal or in a notebook, occasional lines elsewhere."""
 
 from __future__ import annotations
 

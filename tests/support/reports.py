@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Made-up data of every pathology, as one of its profiles would measure it.
 
-Nothing here is a measurement; none of it is ever stored as one.
+Nothing here is a measurement, and it is never stored as a measurement.
 """
 
 from __future__ import annotations
