@@ -85,6 +85,11 @@ def sweep(
     progress : bool, optional
         Whether to show a bar.
 
+    Returns
+    -------
+    Outcomes
+        The outcome of each pathology; it shows itself as a table.
+
     Raises
     ------
     UserError

@@ -312,18 +312,10 @@ def _rounded_mean(y: Floats, axis: int) -> Floats:
 
 
 class Difference(NamedTuple):
-    """A difference of two means with Welch's interval and p-value.
+    """The mean of a second sample minus that of a first, with Welch's interval and p-value.
 
-    Parameters
-    ----------
-    mean : float
-        Mean of the second sample minus mean of the first, in the unit of the values.
-    low, high : float
-        Ends of the interval, in the same unit; NaN where `missing` says why.
-    p_value : float
-        Two-sided p-value, 0..1; NaN where `missing` says why.
-    missing : str
-        Why there is no interval; empty if there is one.
+    ``mean``, ``low`` and ``high`` are in the unit of the values, ``p_value`` is two-sided. Ends and
+    p-value are NaN where ``missing`` says why there is no interval.
     """
 
     mean: float
@@ -334,29 +326,12 @@ class Difference(NamedTuple):
 
 
 def welch_difference(a: Floats, b: Floats, confidence: float) -> Difference:
-    """Compare two unpaired samples that may spread differently.
+    """Return the mean of `b` minus that of `a`: unpaired samples that may spread differently.
 
-    Parameters
-    ----------
-    a, b : ndarray of float, shapes (n,) and (m,)
-        One value per boot, in the same unit.
-    confidence : float
-        Confidence level of the interval, 0..1.
+    A sample has a value for each boot. There is no interval if one has a single boot, or if the
+    boots of neither differ. (B. L. Welch, "The generalization of 'Student's' problem when several
+    different population variances are involved", *Biometrika* 34, 1947.)
 
-    Returns
-    -------
-    Difference
-        Mean of `b` minus mean of `a`. It has no interval if a sample has a single boot or if
-        neither sample's boots differ.
-
-    References
-    ----------
-    B. L. Welch, "The generalization of 'Student's' problem when several different population
-    variances are involved", *Biometrika* 34, 1947.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> compared = welch_difference(np.array([1.0, 1.5, 2.5]), np.array([4.0, 4.1]), 0.95)
     >>> print(f"{compared.mean:.2f} [{compared.low:.2f}, {compared.high:.2f}]")
     2.38 [0.52, 4.25]

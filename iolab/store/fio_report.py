@@ -48,15 +48,9 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
     files of a kernel its replicates. The first job is the control of the others; one that ran right
     before or after it in its file makes a pair with it. What fio does not write is NaN.
 
-    Parameters
-    ----------
-    files : sequence of (str, Path)
-        Each report's kernel (`UNKNOWN_KERNEL`) and its file.
-
-    Raises
-    ------
-    UserError
-        If a file cannot be read, is not a report of fio 3.0 or newer, or is named twice.
+    `files` are each report's kernel (`UNKNOWN_KERNEL`) and its file. The jobs are the levels of the
+    treatment of a pathology that is registered. Raises UserError if a file cannot be read, is not a
+    report of fio 3.0 or newer, or is named twice.
     """
     reports = [(kernel, path, *_read(path)) for kernel, path in files]
     blocks = [block for *_, block in reports]

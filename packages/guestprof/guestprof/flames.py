@@ -246,6 +246,11 @@ def flame(profile: Profile, title: str = "instructions by task and stack") -> Fl
         The profile.
     title : str, optional
         What it shows.
+
+    Returns
+    -------
+    Flame
+        A page that needs no other file, which a notebook shows.
     """
     tree = _tree(profile, 1)
     drawn = _drawn("all", tree, {}, _LEAST_SHARE * _whole(tree))
@@ -266,6 +271,11 @@ def differential_flame(
         The profiles, also of two kernels.
     title : str, optional
         What it shows.
+
+    Returns
+    -------
+    Flame
+        As `flame`.
 
     Raises
     ------
