@@ -13,7 +13,7 @@ _PACKAGES: Final = ("guestprof", "icountvm", "iolab", "iolab_cluster")
 
 
 class _Lines(logging.Handler):
-    """Passes each line to a function, whose errors reach the one who logs, as those of print do."""
+    """Passes each line to a function, whose errors reach the code that logs, as with print."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)

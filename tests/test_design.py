@@ -403,7 +403,7 @@ def test_a_map_is_measured_in_the_first_boots_beside_the_grids() -> None:
     assert measured[:2] == [usual | {(400, 64), (1000, 64), (400, 272), (None, 64)}] * 2
     assert measured[2] == usual
     assert [len(b.cells) for b in blocks] == [14, 14, 6]
-    # A grid that one boot decides is left away in the others.
+    # A grid that one boot decides is left out in the others.
     blocks = blocks_of(
         pathology, replace(profile, grid_boots=(3, 1)), kernel="6.1", clock="virtual"
     )

@@ -12,8 +12,8 @@ import pytest
 
 import iolab
 from iolab import logs
-from iolab.experiment import progress
 from iolab.logs import lines_shown
+from iolab.sweeps import progress
 from tests.support.processes import child_environment
 
 _ROOT = Path(iolab.__file__).parents[1]

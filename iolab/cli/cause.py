@@ -51,10 +51,10 @@ def bisect(commits: tuple[str, ...], as_json: bool, **options: Any) -> None:
     Building a kernel runs the tree's code as you: bisect only trees that you trust, or in a
     container.
     """
-    from iolab.cli.progress import SweepProgress
     from iolab.pathology.expressions import question_of
     from iolab.sweeps.answers import judged_tree
     from iolab.sweeps.judge import Judging
+    from iolab.sweeps.progress import SweepProgress
 
     wanted = 2 if options["patches"] else 3
     if len(commits) != wanted:
@@ -142,9 +142,9 @@ def why(as_json: bool, **options: Any) -> None:
     settings, timers, CPUs. It tries each alone in two boots, and confirms those that matter in
     fresh boots. Use + to try several together: NO_DELAY_DEQUEUE+preempt=full.
     """
-    from iolab.cli.progress import SweepProgress
     from iolab.report.attribution import attribution_text
     from iolab.sweeps.pages import make_why_page
+    from iolab.sweeps.progress import SweepProgress
     from iolab.sweeps.why import find_causes, why_request
 
     if options["target"] == "vm" and not options["kernel"]:

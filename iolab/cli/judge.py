@@ -113,9 +113,9 @@ def judge(questions: tuple[str, ...], form: str, as_json: bool, **options: Any) 
     Building a kernel runs the tree's code as you: judge only trees that you trust, or in a
     container.
     """
-    from iolab.cli.progress import SweepProgress
     from iolab.sweeps.answers import answered, outcome_of, write_lock
     from iolab.sweeps.judge import Judging
+    from iolab.sweeps.progress import SweepProgress
     from iolab_base.files import check_outputs
 
     _check(questions, form, as_json=as_json, **options)

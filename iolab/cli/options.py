@@ -7,24 +7,14 @@ own for each key press, so they read names only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from iolab.paths import runs_dir
-
-if TYPE_CHECKING:
-    from iolab.pathology.factors import Factor
-    from iolab.sweeps.request import Request
-
-import os
-import warnings
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
@@ -32,10 +22,13 @@ from click.shell_completion import (
     shell_complete,
 )
 
+from iolab.paths import runs_dir
 from iolab_base.errors import IolabError
 
 if TYPE_CHECKING:
     from iolab.pathology.base import Pathology
+    from iolab.pathology.factors import Factor
+    from iolab.sweeps.request import Request
 
 
 def complete_pathology(

@@ -93,7 +93,7 @@ def plan(as_json: bool, **options: Any) -> None:
 
 
 def _run(request: Request, *, as_json: bool) -> None:
-    from iolab.cli.progress import SweepProgress
+    from iolab.sweeps.progress import SweepProgress
     from iolab.sweeps.sweep import run_sweep, start_page
 
     with interrupt_says(_INTERRUPTED), SweepProgress() as progress:
@@ -229,8 +229,8 @@ def decide(as_json: bool, **options: Any) -> None:
     gets three more; the confidence levels account for looking twice. For pages, maps and secondary
     claims use `iolab sweep`.
     """
-    from iolab.cli.progress import SweepProgress
     from iolab.sweeps.decide import decide as decided
+    from iolab.sweeps.progress import SweepProgress
 
     request = request_of(options, profile="quick")
     with SweepProgress() as progress:
@@ -289,8 +289,8 @@ def atlas(*, names: tuple[str, ...], check: bool, as_json: bool, **options: Any)
         else:
             echo("\n".join(f"{entry.name}: complete" for entry in wanted))
         return
-    from iolab.cli.progress import SweepProgress
     from iolab.sweeps.atlas import run_atlas
+    from iolab.sweeps.progress import SweepProgress
 
     if options["target"] == "vm":
         options["kernels"] = options["kernels"] or ("6.1", "6.12")

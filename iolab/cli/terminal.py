@@ -8,7 +8,6 @@ prints there; its keys are snake_case, a number's unit ends its key, and unknown
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import sys
 import textwrap
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iolab import shown
+from iolab_base.files import finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,9 +107,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     if not isinstance(value, str | int | float | None) and hasattr(value, "item"):
         value = value.item()  # a NumPy number
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return finite(value)
 
 
 def report_warnings() -> None:

@@ -93,8 +93,8 @@ def _show_choice(choice: Choice, seed: int, *, as_json: bool) -> None:
 
 
 def _verify(choice: Choice, seed: int, *, as_json: bool) -> None:
-    from iolab.cli.progress import SweepProgress
     from iolab.sweeps.pool import default_jobs
+    from iolab.sweeps.progress import SweepProgress
     from iolab.sweeps.verify import verify_blocks
 
     done: list[CheckedBlock] = []

@@ -11,7 +11,6 @@ import pandas as pd
 
 from icountvm.kernels import known_kernels
 from iolab.experiment.parameters import kernel_names
-from iolab.experiment.progress import progress_bar
 from iolab.pathology.base import Pathology
 from iolab.pathology.expressions import question_of
 from iolab.paths import runs_dir
@@ -20,6 +19,7 @@ from iolab.sweeps.answers import judge_here
 from iolab.sweeps.decide import decide as decide_claims
 from iolab.sweeps.judge import Judgement, Judging
 from iolab.sweeps.pool import default_jobs
+from iolab.sweeps.progress import progress_bar
 from iolab.sweeps.request import Request
 from iolab.sweeps.why import CONFIRMING_BOOTS, find_causes, why_request
 from iolab_base.errors import UserError

@@ -13,7 +13,6 @@ from icountvm.kernels import known_kernels
 from iolab.experiment.changes import Cells
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
-from iolab.experiment.progress import progress_bar
 from iolab.experiment.question import BOOTS, question
 from iolab.pathology import named_pathology, register
 from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
@@ -23,6 +22,7 @@ from iolab.store.tables import read_blocks
 from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks
 from iolab.sweeps.pool import default_jobs
+from iolab.sweeps.progress import progress_bar
 from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab.targets.place import Place
 from iolab_base.errors import IolabError, UserError
@@ -193,7 +193,7 @@ def _profile(
     """Return the pathology's quick profile with these levels as its only grid, and A/A pairs."""
     if record and pathology.recording is None:
         raise UserError(f"{pathology.name} defines no recording: omit record")
-    # The profile of a report is a sweep's, that of a question is what was asked.
+    # A report's profile is for a sweep; a question's is exactly what was asked.
     asked = pathology.profiles["quick"].grids[0] if _asked(pathology) else {}
     grid = factor_levels(pathology, {**asked, **levels})
     return replace(

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-import tracedat
 from guestprof.profile import Profile
 from guestprof.schedule import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
 from iolab.figures.style import condition_text
 from iolab.pathology.base import Pathology
-from iolab.report.pages import BlockView, antagonists, block_view
+from iolab.pathology.claims import CONTRASTS
+from iolab.report.pages import BlockView, antagonists, block_view, trace_of
 from iolab.shown import text_table
 from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of, shared_columns
 from iolab.stats.profiles import profile_differences, subsystem_table
@@ -170,7 +170,7 @@ class Comparison:
         Parameters
         ----------
         **options
-            Options of `iolab.stats.profiles.profile_differences`.
+            Options of `iolab.stats.profiles.profile_differences`, which has the columns.
 
         Raises
         ------
@@ -215,8 +215,8 @@ class Comparison:
         Parameters
         ----------
         value : str, optional
-            A column of the cells or a measure of the pathology, as for `iolab.report.level_table`;
-            by default the context switches per I/O, or per second for a program.
+            A column of the cells or a measure of the pathology, as for `iolab.report.level_table`,
+            which makes the table; by default the context switches per I/O, of a program per second.
         """
         usual = "switches_per_io" if self.value == "iops" else "switches_per_s"
         return report.level_table(self.data, value or usual)
@@ -253,7 +253,7 @@ class Comparison:
         Parameters
         ----------
         **options
-            Options of `iolab.why`. The pathology and the kernel are the comparison's.
+            Options of `iolab.why`, which answers, for the comparison's pathology and kernel.
 
         Raises
         ------
@@ -268,7 +268,7 @@ class Comparison:
         return why(self.pathology, **{"kernel": kernels[0], **options})
 
     def figure(self, value: str | None = None) -> Figure:
-        """Draw a value against the treatment: its ratio to the control, or its mean.
+        """Return a figure of a value by treatment: its ratio to the control, or its mean.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ class Comparison:
         from iolab import figures  # noqa: PLC0415 - seconds that numbers do not need
 
         contrast, name = ("ratio", self.value) if value is None else ("mean", value)
-        label = _LABELS.get(name, name) + (", treated / control" if value is None else "")
+        label = _LABELS.get(name, name) + (f", {CONTRASTS['ratio']}" if value is None else "")
         numeric = all(isinstance(level, int) for level in levels_of(self.cells))
         draw = figures.by_treatment if numeric else figures.by_kernel
         return draw(self.cells, name, label, contrast=contrast)  # type: ignore[arg-type]
@@ -297,8 +297,7 @@ class Comparison:
         kernel : str, optional
             By default the first kernel that has traces.
         **levels
-            Levels of other factors than the treatment; by default those of the condition with most
-            traces.
+            Levels of factors but the treatment; by default of the condition with most traces.
 
         Returns
         -------
@@ -308,10 +307,10 @@ class Comparison:
         Raises
         ------
         UserError
-            If there is no such trace.
+            If there is no such trace, or its file is damaged.
         """
         recorded = self._recorded(kernel, levels)
-        return {name: tracedat.read(self.data.traces[cell]) for name, cell in recorded.items()}
+        return {name: trace_of(self.data, cell) for name, cell in recorded.items()}
 
     def _recorded(self, kernel: str | None, levels: Mapping[str, Any]) -> dict[str, str]:
         """Return the recorded cells of one condition by the names of their traces."""
@@ -326,18 +325,12 @@ class Comparison:
 
     @cached_property
     def trace(self) -> Trace:
-        """The first trace of a treated cell.
-
-        Raises
-        ------
-        UserError
-            If nothing was recorded.
-        """
+        """The first trace of a treated cell; UserError without one, or if its file is damaged."""
         recorded = report.recorded_cells(self.data)
         treated = recorded[recorded[self.pathology.treatment].notna()]
         if treated.empty:
             raise UserError(self._not_recorded())
-        return tracedat.read(self.data.traces[treated["cell"].iloc[0]])
+        return trace_of(self.data, treated["cell"].iloc[0])
 
     def _not_recorded(self) -> str:
         """Return why there is no trace."""
@@ -359,12 +352,12 @@ class Comparison:
         kernel, **levels : optional
             The condition, as for `Comparison.traces`.
         lanes, window : optional
-            As for `iolab.timeline`.
+            As for `iolab.timeline`, which returns the same.
 
         Raises
         ------
         UserError
-            If nothing was recorded, or there is no trace of the named condition.
+            If nothing was recorded, there is no trace of the condition, or one is damaged.
         """
         from iolab.figures.interactive import timeline  # noqa: PLC0415 - as in figure()
 
@@ -372,7 +365,7 @@ class Comparison:
         if not first:
             raise UserError(self._not_recorded())
         return timeline(
-            {name: tracedat.read(self.data.traces[cell]) for name, cell in first.items()},
+            {name: trace_of(self.data, cell) for name, cell in first.items()},
             lanes,
             window=window,
             title=self.pathology.title,
@@ -405,9 +398,8 @@ class Comparison:
             f"{cells['clock'].iloc[0]} time"
         )
         lost = [f"block {name} failed: {why}" for name, why in self.failed.items()]
-        return "; ".join(
-            filter(None, [words, report.invalid_text(cells), *lost, report.spinning_text(cells)])
-        )
+        said = [words, report.invalid_text(cells), *lost, report.spinning_text(cells)]
+        return "; ".join(filter(None, said))
 
 
 def comparison_of(
@@ -422,7 +414,7 @@ def comparison_of(
     if kernel is None:
         return Comparison(pathology, data, root=store)
     known = kernels_of(data.cells)
-    chosen = kernel_names(kernel, known)
-    for name in chosen:
-        one_of("kernel of these results", name, known)
+    chosen = [
+        one_of("kernel of these results", name, known) for name in kernel_names(kernel, known)
+    ]
     return Comparison(pathology, of_kernels(data, chosen), root=store)

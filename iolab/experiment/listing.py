@@ -84,6 +84,11 @@ def load(results: _Files | Mapping[str, _Files]) -> Dataset:
         its replicates, or a mapping of kernels to their files. See
         `iolab.store.fio_report.load_reports`.
 
+    Returns
+    -------
+    Dataset
+        Its ``cells`` are a row for each cell.
+
     Raises
     ------
     UserError

@@ -19,7 +19,7 @@ from fiojobs import Row, Surroundings, Translation, translate
 from iolab.blocks import encode_plan
 from iolab.experiment.changes import Cells, Change, changes
 from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
-from iolab.pathology.base import TREATED_KERNEL, Claim, Pathology, Profile, Published
+from iolab.pathology.base import TREATED_KERNEL, TWO_KERNELS, Claim, Pathology, Profile, Published
 from iolab.pathology.factors import INTERVENTION, Condition, Grid, boot_part
 from iolab.stats.claims import FEWEST
 from iolab.store.counters import CELL_COLUMNS
@@ -287,7 +287,7 @@ def question(
 def _kernels(treated: Change) -> tuple[tuple[str, ...], ...]:
     """Return the kernels of a sweep; where the kernel is the treatment, that of the controls."""
     if treated.factor_name != TREATED_KERNEL:
-        return (("6.1",), ("6.8", "6.12"))
+        return TWO_KERNELS
     return (tuple(name for name in ("6.1", "6.12") if name not in treated.levels)[:1],)
 
 

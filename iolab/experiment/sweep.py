@@ -10,9 +10,9 @@ import pandas as pd
 
 from icountvm.kernels import known_kernels
 from iolab.experiment.parameters import kernel_names, listed
-from iolab.experiment.progress import progress_bar
 from iolab.paths import runs_dir
 from iolab.sweeps.pool import default_jobs
+from iolab.sweeps.progress import progress_bar
 from iolab.sweeps.request import Request
 from iolab.sweeps.sweep import Outcome, run_sweep
 from iolab.targets.place import Place
@@ -84,6 +84,11 @@ def sweep(
         Folder of the results; by default `iolab.paths.runs_dir`.
     progress : bool, optional
         Whether to show a bar.
+
+    Returns
+    -------
+    Outcomes
+        The outcome of each pathology; it shows itself as a table.
 
     Raises
     ------

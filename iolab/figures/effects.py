@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 
 from iolab.figures.style import (
     DOUBLE_IN,
+    PUBLISHED,
     Figure,
     TreatmentAxis,
     check_numeric,
@@ -26,10 +27,12 @@ from iolab.figures.style import (
     level_styles,
     outer_labels,
     panels_of,
+    star,
     styled,
     title_panel,
 )
 from iolab.pathology.base import Claim, Pathology
+from iolab.pathology.claims import CONTRASTS
 from iolab.stats.attribution import change_of
 from iolab.stats.conditions import (
     boot_means,
@@ -44,7 +47,6 @@ from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, pair_ratios, ratio_table
 from iolab_base.errors import UserError
 
-PUBLISHED: dict[str, Any] = {"marker": "*", "ms": 8, "mfc": "none", "mec": "black", "ls": ""}
 _LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": "--"}
 
 Contrast = Literal["mean", "ratio"]
@@ -128,7 +130,7 @@ def by_treatment(
         for kernel in kernels:
             scale.draw(panel[panel["kernel"] == kernel], kernel, kernels)
         if reference is not None:
-            axes.plot(np.log10(reference.level), reference.value, zorder=5, **PUBLISHED)
+            star(axes, float(np.log10(reference.level)), reference.value)
         title_panel(axes, title)
     if contrast == "mean":
         _start_at_zero(grid.flat[0])
@@ -207,11 +209,6 @@ _COLOURS = dict(
         strict=True,
     )
 )
-_CONTRASTS = {
-    "ratio": "{}, treated / control",
-    "difference": "{}, treated - control",
-    "treated": "{}, treated",
-}
 
 
 @styled
@@ -252,7 +249,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, claim: Claim, order: list[str]) -> No
         face = colour if confirmed else "none"
         axes.plot(change["estimate"], y, "o", ms=4, color=colour, mfc=face, zorder=3)
     kind = "factor" if claim.logarithmic else "change"
-    axes.set_xlabel(f"{kind} of\n{_CONTRASTS[claim.contrast].format(claim.value)}", fontsize=7)
+    axes.set_xlabel(f"{kind} of\n{claim.value}, {CONTRASTS[claim.contrast]}", fontsize=7)
     axes.set_title(claim.name, fontsize=7)
 
 

@@ -147,7 +147,7 @@ def timeline(
     height = max(_LEAST_PX, sum(panel.height or 0 for panel in panels) + 100)
     links = ", ".join(
         # Of a view, what a page can embed.
-        _perfetto_link(trace, (max(view[0], first), min(view[1], last + 1)), label=label)
+        _perfetto_link(trace, (max(view[0], first), min(view[1], last + 1)), label)
         for (label, trace), view, (first, last) in zip(
             given.items(), views.values(), exact.values(), strict=True
         )
@@ -155,7 +155,7 @@ def timeline(
     return Timeline(inside, name, _caption(scenes, views, exact), height, links)
 
 
-def _perfetto_link(trace: Trace, window: tuple[int, int], *, label: str = "") -> str:
+def _perfetto_link(trace: Trace, window: tuple[int, int], label: str) -> str:
     """Return a link with a window (ns) for ui.perfetto.dev, or the name alone if that is empty."""
     try:
         made = base64.b64encode(perfetto_bytes(trace, between=window)).decode()

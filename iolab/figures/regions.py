@@ -26,10 +26,12 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from iolab.figures.style import (
     COLUMN_IN,
     DOUBLE_IN,
+    PUBLISHED,
     Figure,
     axis_number,
     check_numeric,
     legend,
+    star,
     styled,
 )
 from iolab.pathology.factors import IntegerFactor
@@ -53,7 +55,6 @@ _UNKNOWN: Final[dict[str, Any]] = {
     "linewidth": 0,
 }
 _BORDER: Final[dict[str, Any]] = {"color": "black", "linewidth": 1.6, "solid_capstyle": "round"}
-_STAR: Final[dict[str, Any]] = {"marker": "*", "ms": 8, "mfc": "white", "mec": "black", "ls": ""}
 # In decades: extent of a lone level's tile, the control's gap and height.
 _LONE, _GAP, _CONTROL = 0.12, 0.06, 0.3
 _LETTER_PT: Final = 6.5
@@ -174,7 +175,7 @@ def _draw(
     begins = Line2D([], [], label=f"effect begins ({chosen.border})", **_BORDER)
     handles: list[Artist] = [begins, Patch(label="not measured, or invalid", **_UNKNOWN)]
     if published is not None:
-        handles.append(Line2D([], [], label=published.label, **_STAR))
+        handles.append(Line2D([], [], label=published.label, **PUBLISHED))
     if boots.max() > fewest:
         handles.append(Line2D([], [], ls="", label=f"bold: n > {fewest}"))
     legend(figure, handles)
@@ -263,4 +264,4 @@ class _Plane:
         """Draw a published point where it lies, if the panel reaches there."""
         (left, *_, right), (low, *_, high) = self.x, self.y
         if left <= published.x <= right and low <= published.level <= high:
-            self.axes.plot(published.x, published.level, zorder=7, **_STAR)
+            star(self.axes, published.x, published.level)

@@ -53,6 +53,13 @@ STYLE: Final[Mapping[str, Any]] = {
 
 MARKERS: Final = "osD^vPXp"
 LINES: Final[tuple[Any, ...]] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+PUBLISHED: Final[dict[str, Any]] = {
+    "marker": "*",
+    "ms": 8,
+    "mfc": "white",
+    "mec": "black",
+    "ls": "",
+}
 
 
 # An inch of paper is 120 CSS pixels on a page, so that letters of 8 points have 13 pixels; two
@@ -285,6 +292,11 @@ def draw_intervals(axes: Axes, x: npt.ArrayLike, rows: pd.DataFrame, **style: An
         if isinstance(boots, list):
             at = [place] * len(boots)
             axes.plot(at, boots, ".", ms=4.5, mew=0, alpha=0.55, color=style["color"], zorder=2)
+
+
+def star(axes: Axes, x: float, y: float) -> None:
+    """Mark a published value, above all else in the panel."""
+    axes.plot(x, y, zorder=7, **PUBLISHED)
 
 
 def share_axis(axes: Axes) -> None:

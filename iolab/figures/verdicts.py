@@ -20,6 +20,7 @@ from iolab.figures.save import CLOCKS, save_figure
 from iolab.figures.style import DOUBLE_IN, Figure, label_empty_panel, legend, styled
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
+from iolab.pathology.claims import CONTRASTS
 from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import verdict_text
 from iolab_base.errors import UserError
@@ -85,12 +86,15 @@ _SIDES: Final[dict[str, dict[str, Any]]] = {
     "here": {"color": _HERE, "marker": "o"},
     "virtual time": {"color": _VIRTUAL, "marker": "s", "mfc": "white"},
 }
-HOLDS: Final[dict[str, Any]] = {"color": "0.94", "linewidth": 0, "zorder": 0}
+_HOLDS: Final[dict[str, Any]] = {"color": "0.94", "linewidth": 0, "zorder": 0}
+RULE_SAYS: Final = (
+    "The dashed line is the claim's rule, fixed before measuring: the claim is reproduced where "
+    "the whole 95 % t interval over boots lies on the grey side."
+)
 _COMPARES: Final = (
-    "Each claim's estimate here, on the host's clock, and in virtual time, with 95 % t intervals "
-    "over boots. The dashed line is the claim's rule, fixed before measuring: the claim is "
-    "reproduced where the whole interval lies on the grey side. The two agree if both verdicts "
-    "are the same; the distance between the estimates does not count."
+    "Each claim's estimate here, on the host's clock, and in virtual time, with its interval. "
+    f"{RULE_SAYS} The two agree if both verdicts are the same; the distance between the estimates "
+    "does not count."
 )
 
 
@@ -102,21 +106,26 @@ def comparison_figure(table: pd.DataFrame) -> Figure:
     so. A kernel has a row for each side; the row of virtual time says whether they agree.
     """
     measured = table[table["estimate"].notna() | table["virtual_estimate"].notna()]
-    claims = {claim.name: claim for claim in get_pathology(table["pathology"].iloc[0]).claims}
+    pathology = get_pathology(table["pathology"].iloc[0])
     panels = list(measured.groupby("claim", sort=False))
     high = max(1, -(-len(panels) // _COLUMNS))
     deep = max((len(_rows(panel)) for _, panel in panels), default=1)
     figure = Figure(figsize=(DOUBLE_IN, 0.3 + high * (0.62 + 0.17 * deep)), layout="constrained")
     grid = figure.subplots(high, _COLUMNS, squeeze=False)
     for axes, (name, panel) in zip(grid.flat, panels, strict=False):
-        draw_claim(axes, claims[str(name)], _rows(panel), _SIDES)
+        draw_claim(axes, pathology.claim(str(name)), _rows(panel), _SIDES)
     for axes in grid.flat[max(1, len(panels)) :]:
         axes.remove()
     if not panels:
         label_empty_panel(grid.flat[0], "no claim was measured")
     handles = [Line2D([], [], ls="", label=name, **style) for name, style in _SIDES.items()]
-    legend(figure, [*handles, Patch(label="reproduced, by the claim's rule", **HOLDS)])
+    legend(figure, [*handles, rule_handle()])
     return figure
+
+
+def rule_handle() -> Patch:
+    """Return the legend's entry for the shaded side of a claim's rule, as `draw_claim` draws it."""
+    return Patch(label="reproduced, by the claim's rule", **_HOLDS)
 
 
 def publish_comparison(table: pd.DataFrame, folder: Path | str | None = None) -> tuple[Figure, str]:
@@ -178,10 +187,10 @@ def draw_claim(
         )
         axes.plot(row.estimate, y, linestyle="", zorder=4, **style)
     _rule(axes, claim)
-    contrast = {"ratio": ", treated / control", "difference": ", treated - control", "treated": ""}
+    contrast = "" if claim.contrast == "treated" else f", {CONTRASTS[claim.contrast]}"
     axes.set(
         ylim=(len(rows) - 0.5, -0.5),
-        xlabel=f"{claim.value}{contrast[claim.contrast]}",
+        xlabel=f"{claim.value}{contrast}",
         title=claim.name,
     )
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
@@ -198,5 +207,5 @@ def _rule(axes: Axes, claim: Claim) -> None:
     axes.axvline(limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
     axes.margins(x=0.08)
     left, right = axes.get_xlim()
-    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **HOLDS)
+    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **_HOLDS)
     axes.set_xlim(left, right)

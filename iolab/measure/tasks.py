@@ -13,7 +13,8 @@ from iolab.measure.join import first_equal, last_before, values_at
 from tracedat import MissingEventError, Trace
 
 # TRACE_FLAG_HARDIRQ and TRACE_FLAG_SOFTIRQ of common_flags, in include/linux/trace_events.h.
-_INTERRUPT = 0x08 | 0x10
+_SOFTIRQ: Final = 0x10
+_INTERRUPT: Final = 0x08 | _SOFTIRQ
 
 
 def occupancy(trace: Trace) -> pd.DataFrame:
@@ -260,8 +261,6 @@ def _names(trace: Trace) -> dict[int, str]:
 
 
 CAUSES: Final = ("wake-up placement", "active balance", "periodic balance", "newly idle balance")
-# TRACE_FLAG_SOFTIRQ of common_flags, in include/linux/trace_events.h.
-_SOFTIRQ: Final = 0x10
 
 
 def migration_causes(trace: Trace) -> pd.DataFrame:

@@ -158,7 +158,7 @@ def flushes(trace: Trace) -> pd.DataFrame:
 
 
 def max_overlap(periods: pd.DataFrame) -> int:
-    """Return the largest number of periods that overlap at one time.
+    """Return the largest number of periods that overlap at one time; 0 without any.
 
     Parameters
     ----------

@@ -181,7 +181,7 @@ class Machine:
 
 
 def deviation(what: str, report: str, recipe: str, why: str) -> Row:
-    """Return a row of `Pathology.translation`: in what a recipe deviates from its report."""
+    """Return a row of `Pathology.translation`: how a recipe deviates from its report."""
     return Row("report", what, report, recipe, why)
 
 
@@ -198,7 +198,8 @@ class Published:
     * ``stack``: where it happens, as the report's own stack shows it.
     * ``claim``: the default claim of a mail; "" chooses among the reproduced ones.
     * ``treated``: levels of the treatment in words for readers who do not know the pathology.
-    * ``date``: when it was published, as YYYY-MM-DD; of a report of iolab's, maybe the year alone.
+    * ``date``: when it was published, as YYYY-MM-DD; for a report of iolab's possibly only the
+      year.
     * ``numbers``: the published numbers in the report's own words.
     * ``cause``: what is known upstream: the commit or feature, and the version it came or went in.
     """
@@ -220,50 +221,31 @@ class Published:
 class Pathology:
     """One published interaction: its factors, its claims, its profiles, and how a cell is run.
 
-    Parameters
-    ----------
-    name : str
-        Lower-case identifier; also the name of the module.
-    title : str
-        One line for people.
-    source : str
-        Where the report is: a seed file, a thread, a commit.
-    treatment : str
-        The factor whose levels are each compared with the control, in which it is None.
-    control : str
-        What the control is called in legends, axis ticks, captions and tables.
-    factors : mapping of str to Factor
-        All factors, the treatment among them. Every pathology has the factor ``intervention``
-        besides (`iolab.pathology.factors`); where a grid or a condition does not name it,
-        nothing is changed.
-    profiles : mapping of str to Profile
-        At least smoke, quick and full.
-    boot_factors : tuple of str
-        Factors that are fixed for a whole boot. With the treatment among them, treated cells and
-        controls are on machines of their own, and not paired.
-    claims : tuple of Claim
-        What the report says.
-    preregistered : tuple of mapping
-        Conditions declared before measuring: p-values are corrected for these.
-    cell : callable (condition, profile, rng) -> Cell
-        The agent's devices, file system, cgroup and work of a condition. ``rng`` is the cell's own
-        source of seeds.
-    machine : callable (levels of the boot factors) -> Machine
-        The virtual machine of a block.
-    notebook : str
-        File name of the notebook that makes its page: one of iolab's, or a path beside the file or
-        module that defines it. By default a page that suits any pathology.
-    recording : Recording, optional
-        What trace-cmd records of a recorded cell.
-    from_trace : callable (Trace) -> dict of str to float
-        Measures of the mechanism in a recorded trace; units in the names.
-    from_counters : callable (CellResult) -> dict of str to float
-        Measures of a cell's result as the agent wrote it; units in the names.
-    published : Published, optional
-        The report in the words of a mail about it.
-    translation : tuple of Row, optional
-        What became of a fio job of the user's own, option by option; of a report, in what the
-        recipe deviates from its set-up.
+    * ``name``: lower-case identifier; also the name of the module.
+    * ``title``: one line for people.
+    * ``source``: where the report is: a seed file, a thread, a commit.
+    * ``treatment``: the factor whose levels are each compared with the control, in which it is
+      None.
+    * ``control``: what the control is called in legends, axis ticks, captions and tables.
+    * ``factors``: all factors, the treatment among them. Every pathology has the factor
+      ``intervention`` besides (`iolab.pathology.factors`); where a grid or a condition does not
+      name it, nothing is changed.
+    * ``profiles``: at least smoke, quick and full.
+    * ``boot_factors``: factors that are fixed for a whole boot. With the treatment among them,
+      treated cells and controls are on machines of their own, and not paired.
+    * ``claims``: what the report says.
+    * ``preregistered``: conditions declared before measuring: p-values are corrected for these.
+    * ``cell``: from a condition, the profile and the cell's own source of seeds: the agent's
+      devices, file system, cgroup and work.
+    * ``machine``: from the levels of the boot factors: the virtual machine of a block.
+    * ``notebook``: file name of the notebook that makes its page: one of iolab's, or a path beside
+      the file or module that defines it. By default a page that suits any pathology.
+    * ``recording``: what trace-cmd records of a recorded cell.
+    * ``from_trace``: measures of the mechanism in a recorded trace; units in the names.
+    * ``from_counters``: measures of a cell's result as the agent wrote it; units in the names.
+    * ``published``: the report in the words of a mail about it.
+    * ``translation``: what became of a fio job of the user's own, option by option; of a report,
+      how the recipe deviates from its set-up.
 
     Raises UserError if a name, a level, a profile or a claim does not fit the factors; it names
     which.
@@ -335,6 +317,11 @@ class Pathology:
     def decided(self) -> tuple[Claim, ...]:
         """The primary claims that this kind of machine can decide."""
         return tuple(c for c in self.claims if not c.secondary and not c.requires)
+
+    def claim(self, name: str) -> Claim:
+        """Return the claim of this name; UserError lists the known ones."""
+        claims = {claim.name: claim for claim in self.claims}
+        return claims[one_of("claim", name, claims)]
 
     def _add_intervention(self) -> None:
         own = {INTERVENTION: InterventionFactor()}

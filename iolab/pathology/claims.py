@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from iolab.pathology.factors import Condition
 from iolab_base.errors import UserError
@@ -17,6 +17,11 @@ from iolab_base.names import one_of
 
 Contrast = Literal["ratio", "difference", "treated"]
 Scale = Literal["linear", "log"]
+CONTRASTS: Final[dict[Contrast, str]] = {
+    "ratio": "treated / control",
+    "difference": "treated - control",
+    "treated": "treated",
+}
 
 
 def refuse(wrong: bool, what: str, why: str) -> None:
@@ -61,11 +66,11 @@ class Claim:
     * ``condition``: levels of the treated cell; the control differs in the treatment alone.
     * ``value``: a column of the cells, or a measure of the pathology; its unit is in the name.
     * ``contrast``: what is judged: treated / control, treated - control, or the treated value.
-    * ``above``, ``below``: the limit, in the unit of the contrast. Left away, it is `limit_of` the
+    * ``above``, ``below``: the limit, in the unit of the contrast. Left out, it is `limit_of` the
       published number.
     * ``published``: what the report gives for the contrast; of a range, the end nearer to no
       effect.
-    * ``without``: the contrast without the effect: 1 for a ratio and 0 else, if it is left away.
+    * ``without``: the contrast without the effect: 1 for a ratio and 0 else, if it is left out.
     * ``why``: where a limit comes from that is not the published number's.
     * ``scale``: how boots are averaged for a treated value: as they are, or as logarithms (a
       geometric mean), for what is positive and skewed. A ratio is always averaged in logarithms.
@@ -165,5 +170,5 @@ class Claim:
         another = given is not None and not math.isclose(given, limit)
         wrong = another or getattr(self, other) is not None
         half = f"half-way to the published {published:g} is {side} {limit:.4g}"
-        refuse(wrong, what, f"{half}: leave its limit away, or say why it is another")
+        refuse(wrong, what, f"{half}: omit its limit, or say why it is another")
         object.__setattr__(self, side, limit)

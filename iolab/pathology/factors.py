@@ -78,7 +78,7 @@ class IntegerFactor:
         raise self._refusal(name, text)
 
     def check(self, name: str, level: object) -> None:
-        """Raise a UserError with the range if `level` is no whole number in it."""
+        """Raise a UserError with the range if `level` is not a whole number in it."""
         if not isinstance(level, int) or isinstance(level, bool) or not self._within(level):
             raise self._refusal(name, level)
 
@@ -251,7 +251,7 @@ class InterventionFactor:
         return text
 
     def check(self, name: str, level: object) -> None:
-        """Raise the UserError of `intervention` for what is no level."""
+        """Raise the UserError of `intervention` for anything but a level."""
         intervention(level)
 
 

@@ -22,12 +22,14 @@ from iolab.pathology.base import Claim
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
+    ATTRIBUTION_FORMAT,
     EFFECTS,
     OTHERWISE,
     TURNS,
     WORKLOAD,
     keep_question,
 )
+from iolab.stats.claims import LACKING
 from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.profiles import difference
 from iolab.store.dataset import Dataset, load
@@ -39,10 +41,7 @@ if TYPE_CHECKING:
     from icountvm.kbuild.git import Repository
     from iolab.sweeps.bisect import Bisection, Explanation, Step
 
-_ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
 _MOVES: Final = (*TURNS, *OTHERWISE)
-# Prefix of the gate of a cell whose switch its kernel lacks.
-_GATE: Final = "cannot run here: "
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
 
 
@@ -102,8 +101,8 @@ def load_attribution(folder: Path | str) -> Attribution:
         found = foreign.read_document(path, below=root)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file; is this a folder of iolab why?") from error
-    if not isinstance(found, dict) or found.get("format") != _ATTRIBUTION_FORMAT:
-        raise UserError(f"{path}: its format is not {_ATTRIBUTION_FORMAT}")
+    if not isinstance(found, dict) or found.get("format") != ATTRIBUTION_FORMAT:
+        raise UserError(f"{path}: its format is not {ATTRIBUTION_FORMAT}")
     try:
         pathology = get_pathology(foreign.line(found["pathology"]))
         names = [foreign.line(name) for name in found["claims"]]
@@ -200,7 +199,7 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
                 words = f"{one} {effect}" if len(names) == 1 else f"{several} {words}"
                 lines.append(f"  {len(names)} {words}: {', '.join(names)}")
         lines += [
-            f"  {row.intervention} cannot run here: {str(row.reason).removeprefix(_GATE)}"
+            f"  {row.intervention} cannot run here: {str(row.reason).removeprefix(LACKING)}"
             for row in rows[rows["effect"] == "cannot run here"].itertuples()
         ]
         if not rows["effect"].isin(TURNS).any():

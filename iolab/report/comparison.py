@@ -16,8 +16,7 @@ from iolab.report.tables import overview
 from iolab.shown import Table, text_table
 from iolab.stats.claims import boot_values, in_unit
 from iolab.stats.conditions import kernels_of, pathology_of
-from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.unpaired import welch_difference
+from iolab.stats.estimates import CONFIDENCE, welch_difference
 from iolab.stats.verdicts import verdict_table, verdict_text
 from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError

@@ -28,7 +28,7 @@ from iolab.store.raw import RawStore
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
-from tracedat import Trace
+from tracedat import Trace, TraceError
 
 _NOTHING: Final = "These data were measured in virtual time: there is nothing to compare."
 _NO_REFERENCE: Final = (
@@ -108,6 +108,14 @@ def recorded_cells(
     return chosen.drop_duplicates(treatment)
 
 
+def trace_of(data: Dataset, cell: str) -> Trace:
+    """Return the trace of a recorded cell; UserError if its file is damaged."""
+    try:
+        return tracedat.read(data.traces[cell])
+    except TraceError as error:
+        raise UserError(str(error)) from error
+
+
 def recorded_traces(
     data: Dataset, kernel: str | None = None, levels: Mapping[str, Any] | None = None
 ) -> dict[str, Trace]:
@@ -126,7 +134,7 @@ def recorded_traces(
     """
     pathology = pathology_of(data.cells)
     return {
-        treatment_name(pathology, row[pathology.treatment]): tracedat.read(data.traces[row["cell"]])
+        treatment_name(pathology, row[pathology.treatment]): trace_of(data, row["cell"])
         for row in recorded_cells(data, kernel, levels).to_dict("records")
     }
 
@@ -374,9 +382,7 @@ def antagonists(root: Path | None, cell: str) -> dict[int, str]:
     }
 
 
-def block_view(
-    cells: pd.DataFrame, block: str | None = None, root: Path | None = None
-) -> BlockView:
+def block_view(cells: pd.DataFrame, block: str | None, root: Path | None) -> BlockView:
     """Return a block, by default the first, with facts and console of the store at `root`."""
     known = [str(name) for name in cells["block"].unique()]
     name = known[0] if block is None else one_of("block of these results", block, known)

@@ -35,7 +35,7 @@ from iolab.stats.tables import mean_table, ratio_table, recording_cost
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
-from iolab_base.files import atomic_write
+from iolab_base.files import atomic_write, finite
 
 _MEANS: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle")
 _RATIOS: Final = ("iops", "latency_p50_ns", "latency_p99_ns")
@@ -123,9 +123,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return value
+    return None if value is pd.NA else finite(value)
 
 
 _VALUE = "seconds_per_io"

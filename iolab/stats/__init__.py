@@ -29,12 +29,14 @@ from iolab.stats.conditions import pathology_of as pathology_of
 from iolab.stats.conditions import shared_columns as shared_columns
 from iolab.stats.conditions import valid_cells as valid_cells
 from iolab.stats.estimates import CONFIDENCE as CONFIDENCE
+from iolab.stats.estimates import Difference as Difference
 from iolab.stats.estimates import Estimate as Estimate
 from iolab.stats.estimates import Statistic as Statistic
 from iolab.stats.estimates import crossover_interval as crossover_interval
 from iolab.stats.estimates import estimate as estimate
 from iolab.stats.estimates import sign_flip as sign_flip
 from iolab.stats.estimates import t_interval as t_interval
+from iolab.stats.estimates import welch_difference as welch_difference
 from iolab.stats.shape import GROWS as GROWS
 from iolab.stats.shape import Hinge as Hinge
 from iolab.stats.shape import Knee as Knee
@@ -51,8 +53,6 @@ from iolab.stats.tables import pair_ratios as pair_ratios
 from iolab.stats.tables import ratio_table as ratio_table
 from iolab.stats.tables import recording_cost as recording_cost
 from iolab.stats.tables import region_table as region_table
-from iolab.stats.unpaired import Difference as Difference
-from iolab.stats.unpaired import welch_difference as welch_difference
 from iolab.stats.verdicts import VERDICTS as VERDICTS
 from iolab.stats.verdicts import Membership as Membership
 from iolab.stats.verdicts import declared_claims as declared_claims

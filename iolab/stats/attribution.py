@@ -26,6 +26,7 @@ from iolab.stats.estimates import CONFIDENCE, Floats, interval_text, t_interval,
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
+ATTRIBUTION_FORMAT: Final = "iolab-attribution/1"
 # What turns a claim's verdict, and what changes its value or when it begins.
 TURNS: Final = ("removes", "restores")
 OTHERWISE: Final = ("delays", "hastens", "weakens", "strengthens")
@@ -164,9 +165,13 @@ def _direction(claim: Claim, baseline: float, share: float) -> str:
     return "weakens" if (share > 0) == claim.holds(baseline) else "strengthens"
 
 
+def _by_name(claims: Sequence[Claim]) -> dict[str, Claim]:
+    return {claim.name: claim for claim in claims}
+
+
 def crosses(screened: pd.DataFrame, claims: Sequence[Claim]) -> pd.Series:
     """Return for each row of a screening whether its claim moves past the limit."""
-    named = {claim.name: claim for claim in claims}
+    named = _by_name(claims)
     return pd.Series(
         [
             bool(row["n"]) and _crossed(named[row["claim"]], row["baseline"], row["estimate"])
@@ -222,7 +227,7 @@ def lasting(
     """Tell, by longer runs, interventions that turn a verdict for good from those that delay it."""
     # If a claim's value then lies on the same side of its limit with and without the intervention,
     # its verdict does not turn for good; ``reason`` has both values.
-    named = {claim.name: claim for claim in claims}
+    named = _by_name(claims)
     table = decided.copy()
     for index, row in table[table["effect"].isin(TURNS)].iterrows():
         claim = named[str(row["claim"])]
@@ -252,7 +257,7 @@ def keep_question(
 ) -> pd.DataFrame:
     """Name the interventions that move the IOPS of the control, too: they are no cause."""
     # Claims of a treated value alone are measured without controls, and keep their effects.
-    named = {claim.name: claim for claim in claims}
+    named = _by_name(claims)
     kept = table.copy()
     for index, row in table[table["effect"].isin((*TURNS, *OTHERWISE))].iterrows():
         with_it, without = (

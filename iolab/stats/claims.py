@@ -15,6 +15,7 @@ from iolab.pathology.claims import Claim
 from iolab.stats.conditions import (
     CONTEXT,
     IDENTITY,
+    apart_from,
     join_pairs,
     log_values,
     pathology_of,
@@ -29,17 +30,17 @@ from iolab.stats.estimates import (
     interval_text,
     poisson_interval,
     ratio_of,
+    welch_difference,
     what_is_missing,
     without_order,
 )
-from iolab.stats.unpaired import apart_from, welch_difference
 from iolab.store.dataset import Dataset, with_measure
 from iolab_base.errors import UserError
 
 # Two boots show too little of their spread.
 FEWEST: Final = 3
 # Prefix of the gate of a cell whose kernel or machine lacks something.
-_LACKING: Final = "cannot run here: "
+LACKING: Final = "cannot run here: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def judge(data: Dataset, claim: Claim, kernel: str, *, confidence: float = CONFI
     logarithm), the verdict is inconclusive and the reason names the cell. Raises UserError if there
     is no cell, or cells of different targets, clocks or kernel releases would be pooled.
 
-    >>> claim = next(c for c in pathology_of(data.cells).claims if c.name == "IOPS lost")
+    >>> claim = pathology_of(data.cells).claim("IOPS lost")
     >>> judged = judge(data, claim, "6.1")
     >>> judged.verdict, round(judged.estimate, 2), judged.n
     ('not reproduced', 0.92, 6)
@@ -170,7 +171,7 @@ def judge_selected(cells: Selected, claim: Claim, kernel: str, confidence: float
         found = _controlled(found, claim, _judge(cells, claim.negative, kernel, confidence))
     if not claim.cures or not found.n:
         return found
-    illness = next(c for c in cells.pathology.claims if c.name == claim.cures)
+    illness = cells.pathology.claim(claim.cures)
     verdict = judge_selected(cells, illness, kernel, confidence).verdict
     if verdict == "reproduced":
         return found
@@ -182,7 +183,7 @@ def judge_selected(cells: Selected, claim: Claim, kernel: str, confidence: float
 
 
 def _controlled(found: Judged, claim: Claim, control: Judged) -> Judged:
-    """Return a reproduced claim's verdict as its negative control, judged likewise, leaves it."""
+    """Return the verdict of a reproduced claim, given its negative control's."""
     if control.verdict == "not reproduced":
         return found
     others = claim.control.items() - claim.condition.items()
@@ -336,7 +337,7 @@ def boot_values(data: Dataset, claim: Claim, kernel: str) -> pd.Series:
     Raises UserError if no cell has the measure, a valid cell lacks the value while others have it,
     a value has no logarithm for a ratio, or a pair is not one treated cell and its control.
 
-    >>> claim = next(c for c in pathology_of(data.cells).claims if c.name == "IOPS lost")
+    >>> claim = pathology_of(data.cells).claim("IOPS lost")
     >>> boot_values(data, claim, "6.1").round(2).tolist()
     [-0.09, -0.09, -0.09, -0.07, -0.09, -0.07]
     """
@@ -390,10 +391,10 @@ def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> Judged:
     chosen = cells_of(data, claim, kernel, data.cells)
     gates = [str(gate) for gate in chosen.loc[~chosen["valid"], "gate"].unique()]
     # A kernel that lacks something lacks it in every cell; other gates concern one run.
-    if others := [gate for gate in gates if not gate.startswith(_LACKING)]:
+    if others := [gate for gate in gates if not gate.startswith(LACKING)]:
         return _without_boots("not measured", others[0])
     if gates:
-        return _without_boots("cannot run here", gates[0].removeprefix(_LACKING))
+        return _without_boots("cannot run here", gates[0].removeprefix(LACKING))
     if claim.value in chosen and chosen[claim.value].isna().any():
         reason = f"the measured machine does not count {claim.value}"
         return _without_boots("cannot run here", reason)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.pathology import get_pathology
-from iolab.pathology.base import Pathology
+from iolab.pathology.base import TREATED_KERNEL, Pathology
 from iolab.pathology.factors import CategoricalFactor
 from iolab.stats.estimates import CONFIDENCE, ROUNDING, Floats, t_interval
 from iolab_base.errors import UserError
@@ -282,11 +282,11 @@ def order_table(
 def _trend(x: Floats, y: Floats) -> dict[str, float]:
     slope = low = high = lag1 = float("nan")
     if x.size >= 3 and np.ptp(x) > 0:
-        from scipy.stats import theilslopes  # noqa: PLC0415 - as in unpaired.py
+        from scipy.stats import theilslopes  # noqa: PLC0415 - as in estimates.py
 
         slope, _, low, high = theilslopes(y, x)
         if np.ptp(y) > ROUNDING:
-            from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in unpaired.py
+            from statsmodels.tsa.stattools import acf  # noqa: PLC0415 - as in estimates.py
 
             lag1 = acf(y, nlags=1, fft=False)[1]
     trend = {"slope": slope, "low": low, "high": high, "lag1": lag1}
@@ -310,8 +310,21 @@ def mark_outliers(cells: pd.DataFrame, value: str = "iops") -> pd.Series[bool]:
     kept = kept.assign(y=log_values(kept, value))
     grouped = kept.groupby(cell_columns(kept), dropna=False, observed=True)["y"]
     distance = (kept["y"] - grouped.transform("median")).abs()
-    from scipy.stats import median_abs_deviation  # noqa: PLC0415 - as in unpaired.py
+    from scipy.stats import median_abs_deviation  # noqa: PLC0415 - as in estimates.py
 
     mad = grouped.transform(lambda y: median_abs_deviation(y, scale="normal"))
     far = (distance > 3.5 * mad) & (distance > ROUNDING)
     return far.reindex(cells.index, fill_value=False).astype(bool)
+
+
+def apart_from(cells: pd.DataFrame, treated: pd.Series) -> pd.Series:
+    """Return which cells are controls of a treated condition that has machines of its own."""
+    # They agree in all factors but the treatment, and in the kernel unless it is the treatment.
+    treatment = pathology_of(cells).treatment
+    same = cells["role"].eq("control") & cells[treatment].isna() & ~cells["aa"]
+    for name in treated.index:
+        if name not in {treatment, "aa", "kernel" if treatment == TREATED_KERNEL else treatment}:
+            same &= cells[name].eq(treated[name])
+    if cells.loc[same, "kernel"].nunique() > 1:
+        raise UserError("these controls have more than one kernel: choose one")
+    return same

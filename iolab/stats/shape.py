@@ -10,7 +10,7 @@ E. Barlow and others, *Statistical Inference under Order Restrictions*, Wiley 19
 of a boot then lies between two measured levels: the last at which the value is below the limit, and
 the first at which it reaches it. Such data are interval-censored (B. W. Turnbull, *Journal of the
 Royal Statistical Society B* 38, 1976): a sharp threshold may lie anywhere between the two levels,
-so the measured bracket is the interval, and no t interval over interpolated crossings is.
+so the interval is the measured bracket, not a t interval over interpolated crossings.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def hinge(levels: Floats, values: Floats) -> Hinge:
         raise UserError("a knee is found in logarithms: levels and values must be above 0")
     x, y = np.log(x), np.log(y)
 
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - as in unpaired.py
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - as in estimates.py
 
     def fit(at: float) -> tuple[Floats, float]:
         columns = np.column_stack([np.ones_like(x), np.minimum(x - at, 0), np.maximum(x - at, 0)])
@@ -331,7 +331,7 @@ def _by_boot(cells: pd.DataFrame, value: str) -> list[tuple[Floats, Floats]]:
     refuse_mixture(kept, ["kernel"], shared_columns(kept))
     if kept["kernel"].nunique() > 1:
         raise UserError("these cells have more than one kernel: choose one")
-    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - as in unpaired.py
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - as in estimates.py
 
     boots = []
     for _, group in kept.groupby("block"):

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.stats.conditions import (
+    apart_from,
     boot_means,
     cell_columns,
     comparable_cells,
@@ -29,15 +30,16 @@ from iolab.stats.conditions import (
 )
 from iolab.stats.estimates import (
     CONFIDENCE,
+    Difference,
     Estimate,
     Floats,
     estimate,
     from_zero,
     ratio_of,
     t_interval,
+    welch_difference,
     what_is_missing,
 )
-from iolab.stats.unpaired import Difference, unpaired_ratios, welch_difference
 from iolab.stats.verdicts import family_members, holm
 from iolab_base.errors import UserError
 
@@ -402,3 +404,34 @@ def _row(a: Floats, b: Floats, confidence: float, *, missing: str) -> dict[str, 
     ratios = {"ratio": ratio_of(mean), "low": ratio_of(low), "high": ratio_of(high)}
     sizes = {"n_base": a.size, "n_other": b.size}
     return {**ratios, **sizes, "p_value": p_value, "confidence": confidence, "missing": why}
+
+
+def unpaired_ratios(
+    cells: pd.DataFrame, value: str, by: Sequence[str], confidence: float
+) -> pd.DataFrame:
+    """Estimate treated/control where both are on machines of their own, by Welch's method."""
+    # `cells` are without A/A pairs, `by` has the treatment in it; ``n`` is the smaller number of
+    # boots.
+    means = boot_means(cells, value, [*by, "role"], log=True).assign(aa=False)
+    treatment = pathology_of(cells).treatment
+    # The columns that `pathology_of` and `apart_from` look at.
+    means["pathology"] = cells["pathology"].iloc[0]
+    rows = []
+    for _, group in means[means[treatment].notna()].groupby(list(by), dropna=False, observed=True):
+        base = means.loc[apart_from(means, group.iloc[0][list(by)]), "y"].to_numpy(dtype=np.float64)
+        y = group["y"].to_numpy(dtype=np.float64)
+        if not base.size:
+            continue
+        found = welch_difference(base, y, confidence)
+        estimate = Estimate(
+            ratio=ratio_of(found.mean),
+            low=ratio_of(found.low),
+            high=ratio_of(found.high),
+            n=min(base.size, y.size),
+            pairs=float(group["cells"].median()),
+            p_value=found.p_value,
+            confidence=confidence,
+            missing=found.missing,
+        )
+        rows.append(group.iloc[[0]][list(by)].assign(**asdict(estimate)))
+    return pd.concat(rows, ignore_index=True) if rows else means[list(by)][:0]

@@ -24,7 +24,7 @@ import pandas as pd
 
 from iolab.pathology import get_pathology
 from iolab.pathology.base import NEAR, Pathology, neighbours
-from iolab.pathology.claims import Claim
+from iolab.pathology.claims import CONTRASTS, Claim
 from iolab.pathology.factors import Condition
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
@@ -84,14 +84,14 @@ def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFr
 
 
 def places_of(places: Sequence[Condition]) -> list[str]:
-    """Return in what each condition differs from the first: ``iodepth=192``."""
+    """Return how each condition differs from the first: ``iodepth=192``."""
     return [", ".join(f"{n}={v}" for n, v in one.items() if v != places[0][n]) for one in places]
 
 
 def neighbourhood_table(data: Dataset) -> pd.DataFrame:
     """Judge each claim at the report's own set-up and in each condition around it, a row each.
 
-    ``place`` says in what a condition differs from the report's own; there it is empty. Claims that
+    ``place`` says how a condition differs from the report's own; there it is empty. Claims that
     no measured cell can decide are left out.
     """
     pathology = pathology_of(data.cells)
@@ -155,13 +155,12 @@ def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> p
 def rule_text(claim: Claim) -> str:
     """Say what must hold of a claim's interval: its value, contrast and limit in words.
 
-    >>> rule_text(next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost"))
+    >>> rule_text(get_pathology("dio_kworker").claim("IOPS lost"))
     'iops, treated / control: below 0.7609'
     """
     side = "below" if claim.above is None else "above"
-    of = {"ratio": "treated / control", "difference": "treated - control", "treated": "treated"}
     mean = ", geometric mean" if claim.scale == "log" else ""
-    return f"{claim.value}, {of[claim.contrast]}{mean}: {side} {claim.limit:.4g}"
+    return f"{claim.value}, {CONTRASTS[claim.contrast]}{mean}: {side} {claim.limit:.4g}"
 
 
 def verdict_text(row: Mapping[Any, Any]) -> str:
@@ -291,7 +290,7 @@ def discoveries(table: pd.DataFrame, *, rate: float = 0.05) -> pd.DataFrame:
     if not 0 < rate < 1:
         raise UserError(f"a rate of false discoveries lies between 0 and 1, not at {rate}")
     grid = table[~table["aa"].astype(bool) & table["p_value"].notna()]
-    from scipy.stats import false_discovery_control  # noqa: PLC0415 - as in unpaired.py
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - as in estimates.py
 
     q_values = false_discovery_control(grid["p_value"]) if len(grid) else grid["p_value"]
     ranked = grid.assign(q_value=q_values)

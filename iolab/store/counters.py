@@ -59,7 +59,7 @@ MECHANISM_COLUMNS: Final = {"cell": "str", "measure": "str", "value": "float64"}
 UNAVAILABLE_COLUMNS: Final = {"kernel": "str", "reason": "str"}
 # What a forged result raises: a missing key, a list for a mapping, letters for a number, a number
 # beyond all floats, two samples of one moment.
-_SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 # The keys of an agent's result; those that are not in `CellResult` are kept for people.
 _KEYS = {
     *CellResult.__annotations__,
@@ -259,7 +259,7 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
         if not found["ios"] and "program" not in result:
             return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
         gates += _unstamped(result, found["latency_max_ns"])
-    except _SENSELESS as error:
+    except SENSELESS as error:
         raise _not_the_agents(error) from error
     return {**found, "valid": not gates, "gate": "; ".join(gates)}
 
@@ -291,7 +291,7 @@ def histogram(result: CellResult) -> list[tuple[float, int]]:
         found = [(float(middle), count) for middle, count in sorted(_bins(_sides(result)).items())]
         if not all(middle >= 0 and 0 <= count < _MOST for middle, count in found):
             raise ValueError("a bin of the latencies makes no sense")
-    except _SENSELESS as error:
+    except SENSELESS as error:
         raise _not_the_agents(error) from error
     return found
 

@@ -19,6 +19,7 @@ from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
+    SENSELESS,
     UNAVAILABLE_COLUMNS,
     column_types,
     fio_measures,
@@ -32,8 +33,6 @@ from iolab_base.reading import RefusedFileError, read_regular
 
 UNKNOWN_KERNEL: Final = "unknown"
 _JOB: Final = "job"
-# What a forged report raises.
-_SENSELESS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _PERCENTILES: Final = {
     "latency_p50_ns": "50.000000",
     "latency_p95_ns": "95.000000",
@@ -49,15 +48,9 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
     files of a kernel its replicates. The first job is the control of the others; one that ran right
     before or after it in its file makes a pair with it. What fio does not write is NaN.
 
-    Parameters
-    ----------
-    files : sequence of (str, Path)
-        Each report's kernel (`UNKNOWN_KERNEL`) and its file.
-
-    Raises
-    ------
-    UserError
-        If a file cannot be read, is not a report of fio 3.0 or newer, or is named twice.
+    `files` are each report's kernel (`UNKNOWN_KERNEL`) and its file. The jobs are the levels of the
+    treatment of a pathology that is registered. Raises UserError if a file cannot be read, is not a
+    report of fio 3.0 or newer, or is named twice.
     """
     reports = [(kernel, path, *_read(path)) for kernel, path in files]
     blocks = [block for *_, block in reports]
@@ -78,7 +71,7 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
             try:
                 found = _measured(jobs)
                 bins = histogram({"state": "done", "fio": {"jobs": jobs}})  # type: ignore[typeddict-item]
-            except (*_SENSELESS, IolabError) as error:
+            except (*SENSELESS, IolabError) as error:
                 said = foreign.line(repr(error), 200)
                 raise UserError(f"{path}: a job's report makes no sense ({said})") from error
             cells.append(
@@ -221,7 +214,7 @@ def _validity(jobs: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> di
 def _context_switches(
     cell: str, jobs: Sequence[Mapping[str, Any]], found: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield fio's own context switches per I/O; those of the whole system it does not know."""
+    """Yield fio's own context switches per I/O; it does not know those of the whole system."""
     counted = [count for job in jobs if isinstance(count := job.get("ctx"), int)]
     if found and len(counted) == len(jobs):
         switches = sum(counted) / found["ios"]

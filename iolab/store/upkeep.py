@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -121,12 +120,10 @@ class Merged:
     left_out: list[BlockState] = field(default_factory=list)
 
 
-def merge_store(
-    source: Path, root: Path, on_block: Callable[[str], None] = lambda key: None
-) -> Merged:
+def merge_store(source: Path, root: Path) -> Merged:
     """Take the sound blocks of a store, with their profiles, into another; nothing is replaced."""
-    # `source` is only read; hold `root` with `iolab.sweeps.measure.store_locked`. `on_block` gets
-    # the key of each finished block. After an error, blocks that were taken stay.
+    # `source` is only read; hold `root` with `iolab.sweeps.measure.store_locked`. After an error,
+    # blocks that were taken stay.
     if not (source / RAW).is_dir():
         raise UserError(f"{source} holds no store: it has no folder raw")
     if source.resolve() == root.resolve():
@@ -137,7 +134,6 @@ def merge_store(
     merged = Merged()
     for key in there.all_keys():
         _merge_block(there, here, key, merged)
-        on_block(key)
     return merged
 
 

@@ -15,7 +15,6 @@ import json
 import logging
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,8 +35,16 @@ from iolab.pathology.expressions import Question, question_of
 from iolab.sweeps.judge import Judgement, Judging, Verdict, judge_kernel
 from iolab.targets.vm import own_identity
 from iolab_base import foreign
-from iolab_base.errors import IolabError, UserError
-from iolab_base.files import atomic_write, canonical_json, digest_of, locked, write_output
+from iolab_base.errors import UserError
+from iolab_base.files import (
+    atomic_write,
+    canonical_json,
+    check_free,
+    digest_of,
+    finite,
+    locked,
+    write_output,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +105,7 @@ class JudgedTree:
 def judged_tree(tree: Path, how: Judging, config: Path | None) -> JudgedTree:
     """Open a tree whose states will be judged; `config` replaces iolab's small configuration."""
     check_tools()
-    _check_room(how.root)
+    check_free(how.root, _NEEDED_BYTES, "judging")
     wanted = configuration(config)
     question = how.question
     claim = {key: value for key, value in asdict(question.claim).items() if key != "statement"}
@@ -125,24 +132,14 @@ def judge_here(
         if commit is not None or config is not None:
             raise UserError(f"--commit and --config need a source tree, and {kernel} is a name")
         check_name(kernel)
-        _check_room(how.root)
+        check_free(how.root, _NEEDED_BYTES, "judging")
         return judge_kernel(how, kernel)
     judged = judged_tree(Path(kernel), how, config)
     return judged.judge(judged.tree.state(commit))
 
 
-def _check_room(root: Path) -> None:
-    root.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(root).free
-    if free < _NEEDED_BYTES:
-        raise IolabError(f"judging needs 1 GiB in {root}, {free >> 20} MiB are free")
-
-
 def _document(judgement: Judgement) -> dict[str, Any]:
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in asdict(judgement).items()
-    }
+    return {key: finite(value) for key, value in asdict(judgement).items()}
 
 
 def _recalled(memory: Path | None) -> Judgement | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The atlas: files of questions, of which the first is a public report, the others its controls."""
+"""The atlas: files of questions: the first is a public report, the others are its controls."""
 
 from __future__ import annotations
 

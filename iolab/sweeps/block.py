@@ -77,7 +77,7 @@ class Observed(NamedTuple):
     flat: bool = False
 
     def lacking(self, profiles: ProfileStore, key: str) -> Observed:
-        """Return what of it a store's profiles of a block lack."""
+        """Return the part of it that a store's profiles of a block lack."""
         has = partial(profiles.has, key, calls=self.calls, flat=self.flat)
         return self._replace(cells=[cell for cell in self.cells if not has(cell)])
 

@@ -33,7 +33,7 @@ from iolab.sweeps.request import (
     sweep_label,
 )
 from iolab_base.errors import UserError
-from iolab_base.files import atomic_write, canonical_json
+from iolab_base.files import atomic_write, canonical_json, finite
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Decision:
             "kernel": self.kernel,
             "claim": self.claim.name,
             "verdict": found.verdict,
-            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            **{name: finite(value) for name, value in numbers.items()},
             "n": found.n,
             "confidence": self.confidence,
             "reason": found.reason,

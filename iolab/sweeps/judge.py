@@ -46,22 +46,15 @@ _CLEAR: Final = 0.5
 class Judgement:
     """A kernel's answer to a question.
 
-    Parameters
-    ----------
-    verdict : {"good", "bad", "untestable"}
-        Untestable: the kernel does not compile or boot, a cell is invalid, or boots disagree.
-    value : float
-        The value that was judged, in the unit of the question; NaN without one.
-    expected : float
-        The limit; for a question that refers to another kernel, that kernel's value.
-    boots, cells : int
-        How many boots and cells the verdict rests on.
-    reason : str
-        Why it is untestable, or what decided.
-    reference : str
-        The other kernel that a question refers to, else "".
-    measures : dict of str to dict
-        Mean of every number of the cells, by name, then by role ("control", "treatment").
+    * ``verdict``: good or bad; untestable if the kernel does not compile or boot, a cell is
+      invalid, or boots disagree.
+    * ``value``: the value that was judged, in the unit of the question; NaN without one.
+    * ``expected``: the limit; for a question that refers to another kernel, that kernel's value.
+    * ``boots``, ``cells``: how many boots and cells the verdict rests on.
+    * ``reason``: why it is untestable, or what decided.
+    * ``reference``: the other kernel that a question refers to, else "".
+    * ``measures``: mean of every number of the cells, by name, then by role ("control",
+      "treatment").
     """
 
     verdict: Verdict
@@ -165,7 +158,7 @@ def _loading(*modules: str) -> Iterator[None]:
 
 @contextmanager
 def _unsaid(name: str) -> Iterator[None]:
-    """Drop a module's lines during a ``with`` block: a judgement does not tell of its blocks."""
+    """Drop a module's lines during a ``with`` block: a judgement does not log its blocks."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.WARNING)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
@@ -24,7 +23,7 @@ from iolab.sweeps.pool import MACHINE_BYTES, Failure
 from iolab.sweeps.preview import expected_s, forecast, in_order, measured_here, note_duration
 from iolab.sweeps.request import Request
 from iolab_base.errors import IolabError, UserError
-from iolab_base.files import locked, remove_abandoned
+from iolab_base.files import check_free, locked, remove_abandoned
 
 _log = logging.getLogger(__name__)
 # Opens a place by its address, for blocks that are measured into a store.
@@ -111,14 +110,8 @@ def check_room(request: Request, blocks: int) -> None:
     """Check that the store's disk has room to measure so many blocks in virtual machines."""
     if not blocks or request.target != "vm" or request.cluster:
         return
-    request.root.mkdir(parents=True, exist_ok=True)
     machines = min(request.jobs, blocks)
-    free, needed = shutil.disk_usage(request.root).free, machines * MACHINE_BYTES
-    if free < needed:
-        raise IolabError(
-            f"measuring needs {needed >> 20} MiB in {request.root} (--jobs {machines}), "
-            f"{free >> 20} MiB are free"
-        )
+    check_free(request.root, machines * MACHINE_BYTES, f"measuring with --jobs {machines}")
 
 
 def block_job(

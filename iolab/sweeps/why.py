@@ -22,6 +22,7 @@ from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
+    ATTRIBUTION_FORMAT,
     TURNS,
     attribution,
     candidates,
@@ -47,7 +48,6 @@ from iolab_agent.plan import Cell
 from iolab_agent.settings import preemption_models
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, canonical_json
-from iolab_base.names import one_of
 
 _log = logging.getLogger(__name__)
 
@@ -258,12 +258,10 @@ def _found(run: _Run) -> Why:
 def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
     """Boot the kernel once; return the claims to answer, that boot's plan, and the kernel."""
     asked = run.asked
-    known = {claim.name: claim for claim in asked.pathology.claims}
     if isinstance(asked.claim, Claim):
         order = [asked.claim]
     elif asked.claim:
-        one_of("claim", asked.claim, known)
-        order = [known[asked.claim]]
+        order = [asked.pathology.claim(asked.claim)]
     else:
         order = [*asked.pathology.decided]
     seen: list[object] = []
@@ -334,7 +332,7 @@ def _pairs(screened: pd.DataFrame, claims: Sequence[Claim], picked: Sequence[str
 
 def _document(why: Why) -> dict[str, object]:
     return {
-        "format": "iolab-attribution/1",
+        "format": ATTRIBUTION_FORMAT,
         **{name: getattr(why, name) for name in ("pathology", "kernel", "failed")},
         "claims": [claim.name for claim in why.claims],
         "tried": list(why.tried),

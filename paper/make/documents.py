@@ -292,7 +292,7 @@ def mitigated(data: Path) -> str:
 
 
 def recipes() -> str:
-    """Return in what each recipe deviates from its report as a Markdown table."""
+    """Return how each recipe deviates from its report as a Markdown table."""
     lines = [_row("report", "what", "there", "here", "why"), "|---" * 5 + "|"]
     lines += [
         _row(name, row.option, row.asked, row.measured, row.why)

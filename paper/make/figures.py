@@ -11,16 +11,18 @@ from typing import Any, Final
 
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
-from iolab.figures.effects import PUBLISHED
 from iolab.figures.save import CLOCKS, save_figure
-from iolab.figures.style import DOUBLE_IN, Figure, legend, level_styles, styled
-from iolab.figures.verdicts import HOLDS, Estimate, draw_claim, publish_comparison
+from iolab.figures.style import DOUBLE_IN, PUBLISHED, Figure, legend, level_styles, star, styled
+from iolab.figures.verdicts import (
+    RULE_SAYS,
+    Estimate,
+    draw_claim,
+    publish_comparison,
+    rule_handle,
+)
 from iolab.pathology import get_pathology
-from iolab.pathology.base import Claim
 
 _PALETTE: Final = sns.color_palette("colorblind")
 _SIDES: Final[dict[str, dict[str, Any]]] = {
@@ -33,10 +35,6 @@ _MEANS: Final = {
     "with": "with what the commit removes or brings",
     "without": "without it",
 }
-_RULE: Final = (
-    "The dashed line is the claim's rule, fixed before measuring: the claim is reproduced where "
-    "the whole 95 % t interval over boots lies on the grey side."
-)
 _FIRST: Final = "dio_kworker"
 _COLUMNS: Final = 2
 _NOTHING: Final = {"estimate": None, "low": None, "high": None}
@@ -53,14 +51,15 @@ def bracket_figure(brackets: Sequence[Mapping[str, Any]]) -> Figure:
     for axes in grid[len(brackets) :]:
         axes.remove()
     for axes, row in zip(grid, brackets, strict=False):
-        _star(axes, row["published"])
+        if row["published"] is not None:
+            star(axes, row["published"], 0)
         rows = [_estimate(side, row[side]["kernel"], row[side]) for side in _SIDES]
-        draw_claim(axes, _claim(row), rows, _SIDES)
+        draw_claim(axes, get_pathology(row["pathology"]).claim(row["claim"]), rows, _SIDES)
         title = textwrap.fill(f"{row['pathology']}: {row['claim']}", _LONGEST)
         commit = row["commit"] if len(row["commit"]) < 40 else "a patch"
         axes.set_title(f"{title}\n{row['does']} {commit}, {row['release']}", fontsize=7)
     handles = [_handle(_MEANS[side], style) for side, style in _SIDES.items()]
-    legend(figure, [*handles, _handle("published", PUBLISHED), _shade()])
+    legend(figure, [*handles, _handle("published", PUBLISHED), rule_handle()])
     return figure
 
 
@@ -81,14 +80,15 @@ def near_figure(near: Sequence[Mapping[str, Any]], name: str) -> Figure:
         rows = [
             _estimate(kernel, "", found.get((place, kernel), _NOTHING)) for place, kernel in every
         ]
-        claim = _claim({"pathology": name, "claim": title})
-        _star(axes, claim.published, middles[places.index("")])
+        claim = get_pathology(name).claim(title)
+        if claim.published is not None:
+            star(axes, claim.published, middles[places.index("")])
         draw_claim(axes, claim, rows, styles)
         for middle in middles[1:]:
             axes.axhline(middle - 0.5 * len(kernels), color="0.85", linewidth=0.5)
     panels[0].set_yticks(middles, [place or "the report's own set-up" for place in places])
     handles = [_handle(f"Linux {kernel}", style) for kernel, style in styles.items()]
-    legend(figure, [*handles, _handle("published", PUBLISHED), _shade()])
+    legend(figure, [*handles, _handle("published", PUBLISHED), rule_handle()])
     return figure
 
 
@@ -111,7 +111,7 @@ def draw_combined(
     remade : callable
         From a folder in the data, such as ``near/dio_kworker``: the commands that end a caption.
     """
-    ends = f"A star is the published value. {_RULE} {CLOCKS['virtual']}"
+    ends = f"A star is the published value. {RULE_SAYS} {CLOCKS['virtual']}"
     if document["brackets"]:
         says = "Each report on its own kernel and on both sides of a commit."
         caption = f"{says} {ends} {remade('controls')}"
@@ -132,19 +132,5 @@ def _estimate(group: str, label: str, row: Mapping[str, Any]) -> Estimate:
     return Estimate(group, label, *values)
 
 
-def _claim(row: Mapping[str, Any]) -> Claim:
-    (claim,) = (c for c in get_pathology(row["pathology"]).claims if c.name == row["claim"])
-    return claim
-
-
-def _star(axes: Axes, value: float | None, at: float = 0) -> None:
-    if value is not None:
-        axes.plot(value, at, zorder=5, **PUBLISHED)
-
-
 def _handle(label: str, style: Mapping[str, Any]) -> Line2D:
     return Line2D([], [], label=label, **{"ls": "", **style})
-
-
-def _shade() -> Patch:
-    return Patch(label="reproduced, by the claim's rule", **HOLDS)

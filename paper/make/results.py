@@ -126,7 +126,7 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
         if name not in measured:
             measured[name] = Selected(load(folder / name))
         cells = measured[name]
-        claim = next(c for c in cells.pathology.claims if c.name == row["claim"])
+        claim = cells.pathology.claim(row["claim"])
         sides = {}
         for part in ("own", "with", "without"):
             side = row[part] if isinstance(row[part], dict) else {"kernel": row[part]}
@@ -245,11 +245,10 @@ def _aa(cells: pd.DataFrame, confidence: float) -> dict[str, int]:
 
 def _claims(data: Dataset, confidence: float) -> list[dict[str, Any]]:
     pathology = pathology_of(data.cells)
-    claims = {claim.name: claim for claim in pathology.claims}
     known = data.cells.drop_duplicates("kernel").set_index("kernel")
     rows = []
     for row in verdict_table(data, confidence=confidence).to_dict("records"):
-        claim, kernel = claims[row["claim"]], row["kernel"]
+        claim, kernel = pathology.claim(row["claim"]), row["kernel"]
         boots = _boots(data, claim, kernel) if row["n"] else np.array([])
         basis = cells_of(data, claim, kernel, data.cells)
         if claim.requires:

@@ -137,6 +137,14 @@ def test_only_claims_about_measured_conditions_have_a_verdict(pair: Comparison) 
     assert (pair.verdict()["n"] > 0).all()
 
 
+def test_a_damaged_trace_is_the_users_error(tmp_path: Path) -> None:
+    damaged = _recorded(synthetic.dataset(boots=2, invalid=False), tmp_path, None)
+    next(iter(damaged.data.traces.values())).write_bytes(b"no trace")
+    for read in (damaged.traces, damaged.timeline, lambda: damaged.trace):
+        with pytest.raises(UserError, match=r"is neither a trace\.dat nor"):
+            read()
+
+
 def test_without_a_recorded_cell_there_is_no_trace(pair: Comparison) -> None:
     with pytest.raises(UserError, match="no cell was recorded: compare with record=True"):
         _ = pair.trace

@@ -46,7 +46,7 @@ def written(measured: Dataset) -> str:
 
 
 def _claim(name: str, pathology: str = "dio_kworker") -> Claim:
-    return next(c for c in get_pathology(pathology).claims if c.name == name)
+    return get_pathology(pathology).claim(name)
 
 
 def _script(name: str, claim: Claim) -> str:

@@ -47,7 +47,7 @@ class Seen:
 def _run(name: str, claim_name: str, folder: Path) -> Seen:
     """Run both cells of a claim with the agent, then both sides of its script, in one boot."""
     pathology = get_pathology(name)
-    claim = next(c for c in pathology.claims if c.name == claim_name)
+    claim = pathology.claim(claim_name)
     profile = replace(pathology.profiles["quick"], ramp_ms=_RAMP_MS, runtime_ms=_RUNTIME_MS)
     sides = sides_of(pathology, claim, profile, random.Random(1))
     machine = sides.machine

@@ -208,6 +208,12 @@ def test_a_pathology_that_records_nothing_needs_no_recording() -> None:
     assert replace(DIO_KWORKER, profiles=profiles, recording=None).recording is None
 
 
+def test_a_claim_is_found_by_its_name() -> None:
+    assert DIO_KWORKER.claim("IOPS lost") in DIO_KWORKER.claims
+    with pytest.raises(UserError, match=r"unknown claim 'IOPS los'; did you mean IOPS lost\?"):
+        DIO_KWORKER.claim("IOPS los")
+
+
 @pytest.mark.parametrize("level", [0, 10_001, True, 1.0, "1", None])
 def test_what_is_no_level_of_an_integer_factor(level: object) -> None:
     assert isinstance(_WEIGHT, IntegerFactor)

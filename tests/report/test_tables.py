@@ -75,7 +75,7 @@ def test_claims_about_other_conditions_are_named(data: Dataset) -> None:
     said = report.unasked_claims(data)
     assert "IOPS lost (iodepth 272)" in said
     # The condition of a claim, all of whose cells are invalid, was asked for.
-    claim = next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost")
+    claim = get_pathology("dio_kworker").claim("IOPS lost")
     levels = {name: level for name, level in claim.condition.items() if name != "weight"}
     treated = data.cells["weight"] == 10000
     cells = data.cells.assign(

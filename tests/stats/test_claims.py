@@ -457,7 +457,7 @@ def test_the_documented_rows_are_what_comes_out(noise: str, distance: float) -> 
 
 def test_what_the_last_look_leaves_open_stays_open() -> None:
     data = synthetic.dataset(boots=6, invalid=False)
-    lost = next(c for c in get_pathology("dio_kworker").claims if c.name == "IOPS lost")
+    lost = get_pathology("dio_kworker").claim("IOPS lost")
     # The synthetic ratio is 0.79 at this weight.
     condition = {**lost.condition, "weight": 3000, "iodepth": 192}
     at_the_limit = replace(lost, condition=condition, below=0.8, published=None, why="of the test")

@@ -16,7 +16,13 @@ from IPython.lib.pretty import pretty
 from scipy import stats as sp
 
 from iolab.stats import estimates
-from iolab.stats.estimates import Floats, crossover_interval, from_zero, t_interval
+from iolab.stats.estimates import (
+    Floats,
+    crossover_interval,
+    from_zero,
+    t_interval,
+    welch_difference,
+)
 from iolab_base.errors import UserError
 
 LOGS = st.floats(-1, 1).map(lambda x: round(x, 6))
@@ -245,3 +251,24 @@ def test_what_is_never_below_zero_has_no_interval_below_zero() -> None:
     assert from_zero(y, low, high) == (0.0, high)
     assert from_zero(-y, -high, -low) == (-high, -low)
     assert from_zero(y, 1.0, 2.0) == (1.0, 2.0)
+
+
+def test_a_difference_by_welch_is_in_the_values_own_unit() -> None:
+    a, b = np.array([1.0, 1.5, 2.5]), np.array([4.0, 4.1])
+    found = welch_difference(a, b, 0.9)
+    wanted = sp.ttest_ind(b, a, equal_var=False)
+    interval = wanted.confidence_interval(0.9)
+    assert found.mean == pytest.approx(4.05 - 5 / 3)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert found.p_value == pytest.approx(wanted.pvalue)
+    assert found.missing == ""
+
+
+def test_welch_says_what_is_missing() -> None:
+    one, same, spread = np.array([0.1]), np.array([0.1, 0.1]), np.array([0.1, 0.3])
+    assert welch_difference(one, spread, 0.95).missing == "one boot"
+    neither = welch_difference(same, same, 0.95)
+    assert neither.missing == "the boots of a kernel do not differ"
+    found = welch_difference(same, spread, 0.95)
+    assert found.missing == ""
+    assert math.isfinite(found.low)

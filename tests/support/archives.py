@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Archives with which a machine attacks whoever unpacks its results."""
+"""Archives with which a machine attacks anyone who unpacks its results."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ Lie = Callable[[dict[str, Any], random.Random, Path], None]
 
 
 def _words(draw: random.Random, folder: Path) -> str:
-    """Return an attack on whoever shows or runs a text."""
+    """Return an attack on anyone who shows or runs a text."""
     touch = f"touch {folder}/{MARK}"
     ours = [f"$({touch})", f"`{touch}`", f"; {touch} ;", f"\n{touch}\n", f"' || {touch} #", TEXT]
     return draw.choice([*PAYLOADS.values(), *ours]) * draw.choice((1, 1, 300))

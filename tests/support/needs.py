@@ -19,12 +19,10 @@ from typing import Final, NoReturn
 import pytest
 from _pytest.outcomes import Skipped
 
+from icountvm import parts
 from icountvm.catalogue import PartSource
-from icountvm.deb import unpack
-from icountvm.parts import fetch_parts, locked_parts, parts_digest
-from iolab_base.cached import make_folder
 from iolab_base.errors import CannotRunError, IolabError
-from iolab_base.files import atomic_write, cache_dir
+from iolab_base.files import atomic_write
 
 # `nox -s lock` writes it.
 LOCK: Final = Path(__file__).with_name("parts.lock")
@@ -120,14 +118,7 @@ def summary(lacks: Iterable[str]) -> str:
 
 def unpacked(package: str) -> Path:
     """Return the folder of a package with all that it depends on, down to the C library."""
-    parts = locked_parts(package, LOCK)
-
-    def make(folder: Path) -> None:
-        for deb in fetch_parts(parts, folder / "debs", package):
-            unpack(deb, folder)
-        shutil.rmtree(folder / "debs")
-
-    return make_folder(cache_dir("programs-of-tests", f"{package}-{parts_digest(parts)}"), make)
+    return parts.unpacked(package, package, lock=LOCK, place=f"programs-of-tests/{package}")
 
 
 def _wrapper(name: str) -> Path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Texts with which a measured machine attacks whoever reads its results."""
+"""Texts with which a measured machine attacks anyone who reads its results."""
 
 from __future__ import annotations
 

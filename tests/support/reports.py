@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Made-up data of every pathology, as one of its profiles would measure it.
 
-Nothing here is a measurement; none of it is ever stored as one.
+Nothing here is a measurement, and it is never stored as a measurement.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,6 @@ from iolab.store.counters import (
     column_types,
 )
 from iolab.store.dataset import Dataset
-from tests.support import synthetic
 
 COMMAND = "nox -s sweep -- --profile study --kernel 6.1 --kernel 6.12"
 _RATIO = 0.6
@@ -77,20 +74,6 @@ def report(
     )
 
 
-def without_kernel(data: Dataset, kernel: str) -> Dataset:
-    """Return data as if a kernel had been asked for and could not be fetched."""
-    missing = pd.DataFrame([(kernel, "no package")], columns=list(UNAVAILABLE_COLUMNS))
-    return replace(data, cells=data.cells[data.cells["kernel"] != kernel], unavailable=missing)
-
-
 def every_report() -> dict[str, Dataset]:
     """Return made-up data of each pathology by its name."""
     return {name: report(name, seed=number) for number, name in enumerate(PATHOLOGIES)}
-
-
-def write_all(folder: Path) -> Path:
-    """Store made-up data of all pathologies as the reference data are; return the folder."""
-    for name, data in every_report().items():
-        synthetic.write(data, folder / name)
-    (folder / "command.txt").write_text(COMMAND + "\n")
-    return folder

@@ -91,7 +91,7 @@ def result(name: str = "c000") -> Any:
     }
 
 
-def copied(name: str = "c000") -> Any:
+def copied() -> Any:
     """Return what the agent records of a cell of dd: 40 writes in 0.05 s, of two processes."""
 
     def dd(began_ns: int, seconds: float, ran_ns: int) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def copied(name: str = "c000") -> Any:
             "nonvoluntary_ctxt_switches": 10,
         }
 
-    made = result(name)
+    made = result("c000")
     del made["fio"], made["fio_said"]
     for look in (made["first"], made["last"]):
         look["tasks"] = {pid: task for pid, task in look["tasks"].items() if not task["job"]}

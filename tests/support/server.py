@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +132,9 @@ def _free_port() -> int:
 
 
 class Server:
-    """The server, switched on; ``address`` and ``config`` are how ssh finds it.
+    """The server, switched on; ``address`` and ``config`` are how ssh finds it."""
 
-    ``cpus`` are its processors, ``options`` the kernel's own.
-    """
-
-    def __init__(self, folder: Path, *, cpus: int = 2, options: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path) -> None:
         made = ensure_server()
         self._folder = folder
         self._port = _free_port()
@@ -154,10 +151,10 @@ class Server:
         spare = folder / "spare"
         with spare.open("wb") as stream:
             stream.truncate(_SPARE_BYTES)
-        words = ["root=LABEL=server", "rw", "console=ttyS0", "net.ifnames=0", *options]
+        words = ["root=LABEL=server", "rw", "console=ttyS0", "net.ifnames=0"]
         argv = ensure_toolbox().qemu_argv()
         argv += ["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35"]
-        argv += ["-cpu", "max", "-accel", "tcg,thread=multi,tb-size=256", "-smp", str(cpus)]
+        argv += ["-cpu", "max", "-accel", "tcg,thread=multi,tb-size=256", "-smp", "2"]
         argv += ["-m", "1024", "-serial", f"file:{self.console}"]
         argv += ["-kernel", str(made / "vmlinuz"), "-initrd", str(made / "initrd.img")]
         argv += ["-append", " ".join(words)]
@@ -186,22 +183,19 @@ class Server:
         """Switch it off for good."""
         kill_group(self._qemu)
 
-    def ssh(
-        self, script: str, *, user: str = "root", stdin: str = "", timeout_s: float = PATIENCE_S
-    ) -> Result:
+    def ssh(self, script: str, *, timeout_s: float = PATIENCE_S) -> Result:
         """Run a shell script there by hand, as a user would."""
-        argv = self._argv(user, script)
-        return run(argv, timeout_s=timeout_s, stdin=stdin, check=False)
+        return run(self._argv(script), timeout_s=timeout_s, check=False)
 
-    def _argv(self, user: str, script: str) -> list[str]:
-        argv = ["ssh", "-F", str(self.config), "-p", str(self._port), "-l", user]
+    def _argv(self, script: str) -> list[str]:
+        argv = ["ssh", "-F", str(self.config), "-p", str(self._port), "-l", "root"]
         return [*argv, "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "127.0.0.1", script]
 
     def lines(self, script: str) -> Iterator[str]:
         """Run a shell script there and yield what it says as it says it. Errors: IolabError."""
         errors = self._folder / "errors.txt"
         with errors.open("wb") as stream:
-            process = start(self._argv("root", script), stdout=subprocess.PIPE, stderr=stream)
+            process = start(self._argv(script), stdout=subprocess.PIPE, stderr=stream)
         try:
             assert process.stdout is not None
             with process.stdout as said:
@@ -217,7 +211,7 @@ class Server:
         with tempfile.TemporaryFile() as given:
             given.write(data)
             given.seek(0)
-            process = start(self._argv("root", f"cat > {path}"), stdin=given)
+            process = start(self._argv(f"cat > {path}"), stdin=given)
         if process.wait():
             raise IolabError(f"{path} cannot be sent to the server")
 

@@ -37,7 +37,7 @@ def stored(
 
 
 def spoil(path: Path, change: Callable[[bytes], bytes]) -> None:
-    """Change what a file holds, whoever may write it."""
+    """Change what a file holds, even if it is read-only."""
     data = path.read_bytes()
     path.unlink()
     path.write_bytes(change(data))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Made-up data of known truth: what the tests of the analysis are measured against.
 
-Nothing here is a measurement; none of it is ever stored as one.
+Nothing here is a measurement, and it is never stored as a measurement.
 """
 
 from __future__ import annotations
@@ -127,11 +127,10 @@ def dataset(
     iodepths: Sequence[int] = (64, 192),
     weights: Sequence[int] = (100, 1000, 3000, 10000),
     boots: int = 6,
-    seed: int = 0,
     invalid: bool = True,
 ) -> Dataset:
     """Return a whole data set as a sweep would leave it, one cell of it invalid."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     conditions = [(depth, weight) for depth in iodepths for weight in (None, *weights)]
     rows = [
         row
@@ -187,9 +186,8 @@ def _base(iodepth: int) -> float:
     return 44_000.0 * min(1.0, iodepth / 192)
 
 
-def _autoregressive(
-    rng: np.random.Generator, count: int, sd: float, memory: float = 0.6
-) -> npt.NDArray[np.float64]:
+def _autoregressive(rng: np.random.Generator, count: int, sd: float) -> npt.NDArray[np.float64]:
+    memory = 0.6
     shocks = rng.standard_normal(count) * sd
     values = np.empty(count)
     last = shocks[0]

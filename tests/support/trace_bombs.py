@@ -121,8 +121,8 @@ def _hole_in_chunk(path: Path) -> None:
         stream.truncate(1 << 32)
 
 
-def _page(records: bytes = b"", *, time: int = 1000, size: int = _PAGE, flags: int = 0) -> bytes:
-    return (struct.pack("<QQ", time, len(records) | flags) + records).ljust(size, b"\0")
+def _page(records: bytes = b"", *, time: int = 1000, size: int = _PAGE) -> bytes:
+    return (struct.pack("<QQ", time, len(records)) + records).ljust(size, b"\0")
 
 
 def full_pages(plain: int, *, steps: int = 1) -> bytes:

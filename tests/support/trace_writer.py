@@ -199,7 +199,6 @@ def trace_v6(
     cpus: Sequence[Sequence[Page]],
     *,
     comms: Mapping[int, str] | None = None,
-    stats: Mapping[int, Mapping[str, int]] | None = None,
     kallsyms: bytes = b"",
     options: bytes = b"",
     page_size: int = 4096,
@@ -210,7 +209,7 @@ def trace_v6(
     head += struct.pack("<I", 0) + _formats(events)
     head += struct.pack("<I", len(kallsyms)) + kallsyms + struct.pack("<I", 0)
     head += struct.pack("<Q", len(lines)) + lines + struct.pack("<I", len(cpus))
-    head += b"options  \0" + _option(4, b"local [mono] boot\0") + _stats(stats or {}) + options
+    head += b"options  \0" + _option(4, b"local [mono] boot\0") + options
     head += struct.pack("<H", 0) + b"flyrecord\0"
     at = -(-(len(head) + 16 * len(cpus)) // page_size) * page_size
     table = body = b""

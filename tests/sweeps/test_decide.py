@@ -27,8 +27,7 @@ def pathology_of(above: float) -> Pathology:
     """Register fsnotify_contention with one claim of its own, and return it."""
     base = get_pathology("fsnotify_contention")
     libaio, uring = (
-        next(c for c in base.claims if c.name == f"a parent reference per read, {engine}")
-        for engine in ("libaio", "io_uring")
+        base.claim(f"a parent reference per read, {engine}") for engine in ("libaio", "io_uring")
     )
     exactly = Claim(
         name="more than one reference",

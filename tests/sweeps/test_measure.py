@@ -21,7 +21,7 @@ from tests.support.stores import BUSY, SPOILT, spoil, stored
 def test_a_disk_without_room_is_said_before_anything_is_measured(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "64m") as disk:
         request = Request("smoke", root=disk / "runs", jobs=4)
-        with pytest.raises(IolabError, match=r"needs 2048 MiB in .*/runs \(--jobs 4\), 6\d MiB"):
+        with pytest.raises(IolabError, match=r"with --jobs 4 needs 2048 MiB in .*/runs, 6\d MiB"):
             check_room(request, 7)
         with pytest.raises(IolabError, match="needs 512 MiB"):
             check_room(request, 1)

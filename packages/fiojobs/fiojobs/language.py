@@ -93,6 +93,11 @@ def read_job(job: str | Path) -> list[Section]:
         read"``, also with job files), the text of a job file, or its path. Variables such as
         ``${SIZE}`` are the environment's.
 
+    Returns
+    -------
+    list of Section
+        In the order of the job; options of [global] are in each section after it.
+
     Raises
     ------
     UserError

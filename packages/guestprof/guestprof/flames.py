@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from guestprof.profile import Profile
+from guestprof.profile import USER, Profile
 from iolab_base.files import write_output
 
 # Nodes below this share of the whole are too narrow to see and not drawn one by one.
@@ -172,7 +172,7 @@ def _tree(profile: Profile, scale: float) -> dict[str, Any]:
     made: list[dict[str, Any]] = []
     for parent, (task, name, module, own) in zip(parents, zip(*columns, strict=True), strict=True):
         above = made[parent] if parent >= 0 else _child(root, str(task), "")
-        kind = "user" if name == "[user]" else "module" if module else ""
+        kind = "user" if name == USER else "module" if module else ""
         node = _child(above, f"{name} [{module}]" if module else str(name), kind)
         node["s"] += own / scale
         made.append(node)
@@ -246,6 +246,11 @@ def flame(profile: Profile, title: str = "instructions by task and stack") -> Fl
         The profile.
     title : str, optional
         What it shows.
+
+    Returns
+    -------
+    Flame
+        A page that needs no other file, which a notebook shows.
     """
     tree = _tree(profile, 1)
     drawn = _drawn("all", tree, {}, _LEAST_SHARE * _whole(tree))
@@ -266,6 +271,11 @@ def differential_flame(
         The profiles, also of two kernels.
     title : str, optional
         What it shows.
+
+    Returns
+    -------
+    Flame
+        As `flame`.
 
     Raises
     ------

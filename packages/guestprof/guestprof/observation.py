@@ -198,6 +198,11 @@ def ready_observer(
     flat : bool
         Count by task and function, without callers.
 
+    Returns
+    -------
+    Observation
+        What `icountvm.guest.Guest.work` takes as ``observer``.
+
     Raises
     ------
     CannotRunError

@@ -232,7 +232,7 @@ class Profile:
         return found
 
     def _under(self, function: str) -> npt.NDArray[np.bool_]:
-        """Tell of each node whether a function is on its stack."""
+        """Return for each node whether a function is on its stack."""
         own = (self.nodes["function"].astype(str) == function).to_numpy()
         under = np.zeros(len(own), dtype=bool)
         for n, parent in enumerate(self.nodes["parent"]):

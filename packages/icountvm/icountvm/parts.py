@@ -121,12 +121,20 @@ def fetch_parts(parts: Sequence[LockedPart], into: Path, title: str) -> list[Pat
     return paths
 
 
-def unpacked(group: str, title: str, finish: Callable[[Path], None] = lambda folder: None) -> Path:
+def unpacked(
+    group: str,
+    title: str,
+    finish: Callable[[Path], None] = lambda folder: None,
+    *,
+    lock: Path | None = None,
+    place: str = "",
+) -> Path:
     """Return a folder with the packages of a group; fetch and unpack them if the cache lacks it.
 
-    `finish` completes a new folder. Raises as `fetch_parts`.
+    `finish` completes a new folder. `lock` is another lock, `place` the folder in the cache that
+    has this one, by default the group's. Raises as `fetch_parts`.
     """
-    parts = locked_parts(group)
+    parts = locked_parts(group, lock)
 
     def make(folder: Path) -> None:
         _log.info("downloading %s from Debian", title)
@@ -137,7 +145,7 @@ def unpacked(group: str, title: str, finish: Callable[[Path], None] = lambda fol
         shutil.rmtree(folder / "debs")
         finish(folder)
 
-    return make_folder(cache_dir(group, parts_digest(parts)), make)
+    return make_folder(cache_dir(place or group, parts_digest(parts)), make)
 
 
 def check_offered(part: LockedPart) -> None:

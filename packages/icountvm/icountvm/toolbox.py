@@ -14,12 +14,13 @@ import re
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from icountvm.parts import unpacked
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import digest_file
 from iolab_base.process import CommandError, run
+from iolab_base.reading import in_root
 
 OLDEST_QEMU = (10, 0, 0)
 
@@ -36,17 +37,6 @@ _ROMS = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu", "usr/share/
 _LOADERS = ("lib64/ld-linux-x86-64.so.2", "usr/lib64/ld-linux-x86-64.so.2")
 _LIBRARIES = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
 _PROGRAMS = ("usr/bin", "usr/sbin", "bin", "sbin")
-
-
-def _inside(root: Path, name: str) -> Path | None:
-    """Follow `name`'s symbolic links as if `root` were ``/``; None if the file is missing."""
-    path = root / name
-    for _ in range(40):
-        if not path.is_symlink():
-            return path if path.exists() else None
-        target = path.readlink()
-        path = root / target.relative_to("/") if target.is_absolute() else path.parent / target
-    return None
 
 
 @dataclass(frozen=True)
@@ -95,7 +85,7 @@ class Toolbox:
 
     def _file(self, names: Iterable[str], what: str) -> Path:
         for name in names:
-            if (path := _inside(self.root, name)) is not None:
+            if (path := in_root(self.root, PurePath(name))).exists():
                 return path
         raise IolabError(
             f"the toolbox in {self.root} lacks {what}: delete that folder to make it again"

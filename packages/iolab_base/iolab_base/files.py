@@ -7,6 +7,7 @@ import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import stat
@@ -328,6 +329,19 @@ def _take(handle: int, path: Path, kind: int, on_wait: Callable[[], None]) -> No
             f"cannot lock {path}: {error.strerror}; use a folder on a file system with locks "
             "(NFS: version 4, not nolock)"
         ) from error
+
+
+def check_free(folder: Path, needed: int, what: str) -> None:
+    """Make a folder; IolabError if its disk has fewer free bytes than `what`, its words, needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise IolabError(f"{what} needs {needed >> 20} MiB in {folder}, {free >> 20} MiB are free")
+
+
+def finite(value: Any) -> Any:
+    """Return a value for JSON, which has no number that is not finite: None in its place."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def canonical_json(value: Any) -> str:

@@ -7,31 +7,23 @@ from pathlib import Path
 
 import click
 
-from iolab.cli.options import complete_kernel, defined_in
+from iolab.cli.options import PATH, defined_in, kernels_option
 from iolab_base.errors import UserError
-
-_FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("folder", type=_FILE)
-@click.option(
-    "--kernel",
-    "kernels",
-    multiple=True,
-    shell_complete=complete_kernel,
-    help="Kernel to write about instead of all (repeatable).",
-)
+@click.argument("folder", type=PATH)
+@kernels_option("Kernel to write about instead of all (repeatable).")
 @click.option("--claim", metavar="NAME", help="Claim to write about; `iolab verdicts` lists them.")
 @click.option(
     "--why",
     "causes",
-    type=_FILE,
+    type=PATH,
     multiple=True,
     help="Folder of `iolab why`, for the cause on its kernel (repeatable).",
 )
-@click.option("-o", "--output", type=_FILE, help="Write to this file instead of standard output.")
-@click.option("--reproducer", type=_FILE, help="Also write the reproducer, a shell script, here.")
+@click.option("-o", "--output", type=PATH, help="Write to this file instead of standard output.")
+@click.option("--reproducer", type=PATH, help="Also write the reproducer, a shell script, here.")
 @defined_in
 def mail(
     folder: Path,

@@ -80,7 +80,7 @@ def find(data: Dataset, kernels: Sequence[str], claim_name: str | None) -> Findi
     for kernel in kernels:
         one_of("kernel", kernel, known)
     if claim_name is not None:
-        one_of("claim", claim_name, [claim.name for claim in pathology.claims])
+        pathology.claim(claim_name)
     table = verdict_table(data)
     if kernels:
         table = table[table["kernel"].isin(kernels)]
@@ -102,12 +102,11 @@ def find(data: Dataset, kernels: Sequence[str], claim_name: str | None) -> Findi
 
 
 def _chosen(pathology: Pathology, measured: pd.DataFrame, name: str | None) -> Claim:
-    claims = {claim.name: claim for claim in pathology.claims}
     if name is not None:
-        return claims[name]
+        return pathology.claim(name)
     published = pathology.published
     if published is not None and published.claim in set(measured["claim"]):
-        return claims[published.claim]
+        return pathology.claim(published.claim)
     primary = measured[~measured["secondary"]]
     reproduced = primary[primary["verdict"] == _REPRODUCED]
     for rows in (
@@ -118,7 +117,7 @@ def _chosen(pathology: Pathology, measured: pd.DataFrame, name: str | None) -> C
     ):
         if len(rows):
             order = [claim.name for claim in pathology.claims]
-            return claims[min(rows["claim"], key=order.index)]
+            return pathology.claim(min(rows["claim"], key=order.index))
     raise UserError("no claim has a result")
 
 

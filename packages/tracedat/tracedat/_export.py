@@ -156,7 +156,8 @@ def write_perfetto(trace: Trace, path: Path | str, *, between: Window | None = N
     if place.exists() and trace.path.exists() and place.samefile(trace.path):
         raise RequestError(trace.path, "is the trace itself: name another file")
     packets = _packets(trace, between)
-    # A file in a folder of its own has the permissions of any new file; mkstemp's has not.
+    # A file in a folder of its own has the permissions of any new file; a file from mkstemp does
+    # not.
     with scratch(place.parent) as work:
         whole = work / "whole"
         whole.write_bytes(b"".join(packets))

@@ -185,7 +185,7 @@ class _Lines:
 
 
 def _fields(event: str, text: str) -> Mapping[str, str] | None:
-    """Return the values of an event's fields as they are printed; None if they cannot be told."""
+    """Return an event's fields as they are printed; None if they cannot be determined."""
     known = _KNOWN.get(event)
     found = known.fullmatch(text) if known else None
     if found is not None:

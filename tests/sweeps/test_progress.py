@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: MIT
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+import time
 
+import pytest
+
+from iolab.sweeps import progress
+from iolab.sweeps.pool import Progress
 from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.terminal import OnTerminal
 
 _SWEEP = """
-from iolab.cli.progress import SweepProgress
+from iolab.sweeps.progress import SweepProgress
 from iolab.sweeps.pool import Progress
 with SweepProgress() as progress:
     progress.log("fetching kernel 6.1")
@@ -42,3 +48,18 @@ def test_a_file_gets_lines() -> None:
         *("fetching", "0/4", "1/4", "block", "1/4")
     ]
     assert "about 1:02 left" in lines[2]
+
+
+def test_what_was_fetched_is_not_said_of_the_cells_after_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_DELAY_S", 0)
+    with progress.progress_bar(shown=True) as update:
+        logging.getLogger("icountvm").info("unpacking a kernel")
+        assert "unpacking a kernel" in capsys.readouterr().err
+        # tqdm draws ten times a second at most.
+        time.sleep(0.2)
+        update(Progress(jobs=1, cells=4, cells_done=1))
+        said = capsys.readouterr().err
+    assert "1/4" in said
+    assert "unpacking" not in said

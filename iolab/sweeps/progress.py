@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""Progress of a sweep on standard error: a bar on a terminal, occasional lines elsewhere."""
+"""Progress of a sweep: a bar on a terminal or in a notebook, occasional lines elsewhere."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from tqdm import tqdm
 
-from iolab import shown
 from iolab.logs import lines_shown
+from iolab.shown import terminal
 from iolab.sweeps import pool
+
+_DELAY_S: Final = 1.0
 
 
 class SweepProgress:
@@ -39,7 +43,7 @@ class SweepProgress:
 
     def log(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
-        tqdm.write(shown.terminal(line), file=sys.stderr)
+        tqdm.write(terminal(line), file=sys.stderr)
 
     def update(self, state: pool.Progress) -> None:
         """Show the state: at once on a terminal, elsewhere after each block and tenth of cells."""
@@ -74,3 +78,53 @@ def _time_left(seconds: float | None) -> str:
         return "time left: not known yet"
     minutes, rest = divmod(round(seconds), 60)
     return f"about {minutes}:{rest:02d} left"
+
+
+class _Output:
+    """A file for tqdm that shows its last line in place; a notebook colours and keeps stderr."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def write(self, text: str) -> None:
+        self._handle.update({"text/plain": terminal(text.strip("\r\n")).rstrip()}, raw=True)
+
+    def flush(self) -> None:
+        pass
+
+
+def _file() -> Any:
+    """Return where the bar goes."""
+    # A notebook has imported IPython, and its shell alone has a kernel.
+    if "IPython" in sys.modules:
+        from IPython.core.getipython import get_ipython  # noqa: PLC0415
+        from IPython.display import display  # noqa: PLC0415
+
+        if getattr(get_ipython(), "kernel", None) is not None:
+            nothing = {"text/plain": ""}
+            return _Output(display(nothing, raw=True, display_id=True))  # type: ignore[no-untyped-call]
+    return sys.stderr
+
+
+@contextmanager
+def progress_bar(*, shown: bool) -> Iterator[Callable[[pool.Progress], None]]:
+    """Yield a function that shows the progress of the cells, during a ``with`` block."""
+    with tqdm(
+        desc="measuring",
+        unit="cell",
+        leave=False,
+        delay=_DELAY_S,
+        disable=not shown,
+        file=_file() if shown else sys.stderr,
+    ) as bar:
+
+        def update(state: pool.Progress) -> None:
+            if (state.cells_done, state.cells) != (bar.n, bar.total):
+                bar.total = state.cells
+                # What was fetched or built before these cells is over.
+                bar.set_postfix_str("", refresh=False)
+                bar.update(state.cells_done - bar.n)
+
+        # What is fetched or built is shown behind the bar.
+        with lines_shown(bar.set_postfix_str) if shown else nullcontext():
+            yield update
