@@ -24,7 +24,7 @@ report = iolab.question(
         numbers=("null_blk 879K 89% 93.6% (IOPS, sys, contention)", "null_blk 2867K 11.1% ~6.0%"),
         subject="mq-deadline loses its time to one lock",
         happens="32 threads insert and dispatch under one lock of the queue, and spin for it.",
-        cause="contention of many real cores; virtual ones take turns, and never meet at a lock",
+        cause="contention of many real cores; what costs 0.575 here is not known",
     ),
 )
 work = iolab.question(

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 # Total boots, step by step: the next step is taken while the question is open.
 _STEPS: Final = (1, 3, 6)
 # One boot decides if its value is this far from the limit, in units of the way from no effect to
-# the limit. In the reference data (172 claims on a kernel, 951 boots) none that decides so is
+# the limit. In an earlier agent's data (172 claims on a kernel, 951 boots) none that decides so is
 # wrong; those of one claim (6.8, IOPS lost on a large node) lie up to 0.7 of that way apart.
 _CLEAR: Final = 0.5
 

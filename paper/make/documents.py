@@ -232,7 +232,10 @@ def _rules_table(pathology: Pathology) -> str:
 
 def brackets(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return reports between yes and no (rows of `bracket_rows`) as a Markdown table."""
-    head = ("report", "claim", "published", "its own kernel", "with it", "commit", "without it")
+    head = (
+        *("report", "claim", "published"),
+        *("its own kernel", "has the effect", "commit", "no longer"),
+    )
     lines = [_row(*head), "|---" * len(head) + "|"]
     for row in rows:
         own, there, gone = (
