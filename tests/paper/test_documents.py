@@ -92,8 +92,8 @@ def _estimate(folder: str, claim: str, kernel: str) -> float:
 @pytest.mark.parametrize(
     ("folder", "claim", "kernel", "words"),
     [
-        ("controls/bfq_idling", "throughput collapses", "5.4", "On 5.4 it is {:.2f}"),
-        ("controls/bfq_idling", "throughput collapses", "5.4-no-inject", "it is {:.2f} again"),
+        ("controls/bfq_idling", "throughput collapses", "5.4", "on 5.4 it is {:.2f}"),
+        ("controls/bfq_idling", "throughput collapses", "5.4-no-inject", "any injection {:.2f}"),
         ("atlas/polling_starves_kworker", "iops ratio < 0.095", "5.10", "measures {:.3f}"),
         ("atlas/xfs_unaligned_dio", "iops ratio < 0.346", "5.10", "measures {:.2f} on 5.10"),
         ("atlas/xfs_unaligned_dio", "iops ratio < 0.346", "6.1", "and {:.2f} on 6.1"),
