@@ -269,7 +269,8 @@ def read_blocks(store: RawStore, keys: Iterable[str], unavailable: Mapping[str, 
     cells, latency, mechanism = kept_tables(store, list(blocks.values()))
     cells = gate_other_regimes(cells)
     recorded = cells.loc[cells["valid"] & cells["recorded"], "cell"]
-    traces = {cell: store.trace(blocks[cell[:16]], cell[17:]) for cell in recorded}
+    named = {cell: cell.rpartition("-") for cell in recorded}
+    traces = {cell: store.trace(blocks[block], name) for cell, (block, _, name) in named.items()}
     away = pd.DataFrame([*unavailable.items()], columns=list(UNAVAILABLE_COLUMNS))
     return Dataset(cells, latency, away, mechanism, traces, _builds(store, blocks.values()))
 

@@ -32,8 +32,8 @@ _SIDES: Final[dict[str, dict[str, Any]]] = {
 }
 _MEANS: Final = {
     "own": "the report's own kernel",
-    "with": "with what the commit removes or brings",
-    "without": "without it",
+    "with": "nearest kernel with the effect",
+    "without": "nearest kernel without it",
 }
 _FIRST: Final = "dio_kworker"
 _COLUMNS: Final = 2

@@ -91,7 +91,7 @@ int ppoll(void *files, unsigned long number, const long *limit, const void *sign
 		next = dlsym(NEXT, "ppoll");
 	result = next(files, number, limit, signals);
 	// There is no condition before there are processors.
-	while (condition && !keeps && is_main_thread() && !*(volatile int *)&waits)
+	while (!*(volatile int *)&waits && condition && !keeps && is_main_thread())
 		if (call(SYS_futex, (long)&waits, FUTEX_WAIT_PRIVATE, 0, (long)second) == -ETIMEDOUT)
 			break;
 	return result;
