@@ -163,15 +163,18 @@ def by_kernel(
     pathology, levels = pathology_of(kept), levels_of(kept)
     table = _table(kept, value, contrast, confidence)
     kernels = kernels_of(table)
-    styles = level_styles(levels)
+    names = [_control_name(pathology, table, contrast), *level_names(pathology, levels)[1:]]
+    # A profile may lack A/A pairs.
+    first = 0 if table[pathology.treatment].isna().any() else 1
+    marks = list(zip([None, *levels], names, level_styles(levels), strict=True))[first:]
     panels = panels_of(table, pathology)
     figure, grid = grid_of(len(panels), 1, height_in=2.1)
     for axes, (title, panel) in zip(grid.flat, panels, strict=True):
         _guides(axes, contrast, line)
-        for index, (level, style) in enumerate(zip([None, *levels], styles, strict=True)):
+        for index, (level, _, style) in enumerate(marks):
             of_level = panel[pathology.treatment]
             rows = panel[of_level.isna() if level is None else of_level == level]
-            aside = 0.8 / len(styles) * (index - len(levels) / 2)
+            aside = 0.8 / len(marks) * (index - (len(marks) - 1) / 2)
             # Each point is beside its kernel's tick.
             x = [kernels.index(kernel) + aside for kernel in rows["kernel"]]
             draw_intervals(axes, x, rows, color=style["color"])
@@ -182,11 +185,7 @@ def by_kernel(
     if contrast == "mean":
         _start_at_zero(grid.flat[0])
     outer_labels(grid, "kernel", label)
-    names = [_control_name(pathology, table, contrast), *level_names(pathology, levels)[1:]]
-    handles: list[Artist] = [
-        Line2D([], [], ls="", label=name, **style)
-        for name, style in zip(names, styles, strict=True)
-    ]
+    handles: list[Artist] = [Line2D([], [], ls="", label=name, **style) for _, name, style in marks]
     if line is not None:
         handles.append(Line2D([], [], label=line[1], **_LINE))
     legend(figure, handles)
@@ -211,25 +210,32 @@ _COLOURS = dict(
 )
 
 
+# Rows of a figure of interventions; it leaves out those that move least.
+MOST_ROWS = 40
+
+
 @styled
-def attribution(table: pd.DataFrame, claims: list[Claim], *, most: int = 40) -> Figure:
+def attribution(table: pd.DataFrame, claims: list[Claim], title: str = "") -> Figure:
     """Draw what each intervention changes of each claim's value, the largest change first.
 
     `table` is one of `iolab.stats.attribution`, with a panel for each of its `claims`. It has at
-    most `most` rows, without those that move least. Filled marks with intervals are confirmed in
-    fresh boots, hollow ones were screened only.
+    most `MOST_ROWS` rows. Filled marks with intervals are confirmed in fresh boots, hollow ones
+    were screened only.
     """
     kept = table[table["n"] > 0]
     if kept.empty:
         raise UserError("no intervention was measured")
     moved = kept.assign(moved=kept["share"].abs()).groupby("intervention", sort=False)["moved"]
-    order = [str(n) for n in moved.max().sort_values(ascending=False, kind="stable").index[:most]]
+    order = [
+        str(n) for n in moved.max().sort_values(ascending=False, kind="stable").index[:MOST_ROWS]
+    ]
     figure = Figure(figsize=(DOUBLE_IN, 0.9 + _ROW_IN * (len(order) + 1)), layout="constrained")
     grid = figure.subplots(1, len(claims), sharey=True, squeeze=False)
     for axes, claim in zip(grid.flat, claims, strict=True):
         _panel(axes, kept[kept["claim"] == claim.name], claim, order)
     grid.flat[0].set_yticks(range(len(order)), order)
     grid.flat[0].set_ylim(len(order) - 0.4, -0.6)
+    figure.suptitle(title, fontsize=8)
     legend(figure, _handles(kept))
     return figure
 

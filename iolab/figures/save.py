@@ -152,6 +152,12 @@ def caption(
     return " ".join(parts)
 
 
+def boots_text(n: pd.Series) -> str:
+    """Return how many boots are behind the rows of a figure; rows without any do not count."""
+    some = n[n > 0]
+    return f"n = {_span(some)} {_plural('boot', some.max())}" if len(some) else "n = 0 boots"
+
+
 def clocks_text(cells: pd.DataFrame) -> list[str]:
     """Return what a reader must know of each clock that measured the cells."""
     return [CLOCKS.get(clock, f"Clock: {clock}.") for clock in sorted(cells["clock"].unique())]
@@ -187,10 +193,8 @@ def _ratio_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:
     pairs = table["pairs"]
     method = "Values are the exp of the mean over boots of ln(treated/control) of adjacent pairs"
     count = f"n = {_span(table['n'])} boots x {_span(pairs)} {_plural('pair', pairs.max())}"
-    return (
-        f"{method}{_bars(table, confidence) if bars else ''}; {count} per condition. "
-        "A/A compares the control with itself."
-    )
+    text = f"{method}{_bars(table, confidence) if bars else ''}; {count} per condition."
+    return f"{text} A/A compares the control with itself." if table["aa"].any() else text
 
 
 def _mean_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:

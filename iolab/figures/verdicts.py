@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from iolab.figures.save import CLOCKS, save_figure
+from iolab.figures.save import CLOCKS, boots_text, clocks_text, save_figure
 from iolab.figures.style import DOUBLE_IN, Figure, label_empty_panel, legend, styled
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
@@ -75,8 +75,18 @@ def verdict_grid(table: pd.DataFrame) -> Figure:
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    legend(figure, [Patch(label=name, **_HATCHED, **style) for name, style in _STYLES.items()])
+    there = {name: style for name, style in _STYLES.items() if (table["verdict"] == name).any()}
+    legend(figure, [Patch(label=name, **_HATCHED, **style) for name, style in there.items()])
     return figure
+
+
+def grid_text(table: pd.DataFrame) -> str:
+    """Return the caption of `verdict_grid`."""
+    says = (
+        "Each claim on each kernel, with its estimate: yes is reproduced, no is not reproduced, ? "
+        f"is inconclusive; {boots_text(table['n'])}. The tables have the intervals."
+    )
+    return " ".join([says, *clocks_text(table)])
 
 
 _COLUMNS: Final = 2
@@ -131,7 +141,10 @@ def rule_handle() -> Patch:
 def publish_comparison(table: pd.DataFrame, folder: Path | str | None = None) -> tuple[Figure, str]:
     """Return `comparison_figure` and its caption; save them if a folder is given."""
     figure = comparison_figure(table)
-    text = f"{_COMPARES} {CLOCKS['host']} {CLOCKS['virtual']}"
+    here, virtual = boots_text(table["n"]), boots_text(table["virtual_n"])
+    text = (
+        f"{_COMPARES} Here {here}, in virtual time {virtual}. {CLOCKS['host']} {CLOCKS['virtual']}"
+    )
     if folder is not None:
         save_figure(figure, Path(folder), "comparison", caption=text)
     return figure, text

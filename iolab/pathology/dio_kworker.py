@@ -324,7 +324,7 @@ DIO_KWORKER = Pathology(
             "iodepth",
             "128",
             "272; 16 to 384 in study",
-            "the queue's depth is the device's speed; at 272 the core is half busy outside",
+            "the queue's depth is the device's speed; at 272 the core is two thirds busy outside",
         ),
         deviation("processors", "12", "1", "the report pins fio to one core; the others are idle"),
         deviation(

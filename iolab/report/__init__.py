@@ -9,7 +9,6 @@ these. Every function raises IolabError if a folder or file that it is given can
 from iolab.report.atlas import AtlasIndex as AtlasIndex
 from iolab.report.atlas import kernel_answers as kernel_answers
 from iolab.report.atlas import published_table as published_table
-from iolab.report.atlas import report_answers as report_answers
 from iolab.report.attribution import Attribution as Attribution
 from iolab.report.attribution import attribution_text as attribution_text
 from iolab.report.attribution import load_attribution as load_attribution

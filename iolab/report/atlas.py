@@ -48,12 +48,13 @@ class AtlasIndex:
 
     ``table`` has rows of `iolab.stats.verdicts.verdict_table`. ``controls`` has the names of each
     report's controls, which are rows of the table, too. ``links`` has by report the addresses of
-    its page, mail and reproducer.
+    its page, mail and reproducer. A ``brief`` index shows answers and causes alone, unfiltered.
     """
 
     table: pd.DataFrame
     controls: Mapping[str, Sequence[str]] = field(default_factory=dict)
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    brief: bool = False
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -76,7 +77,8 @@ class AtlasIndex:
     def _repr_html_(self) -> str:
         names = self._reports()
         rows = [(self._primary(name), self._cells(name)) for name in names]
-        return filtered(self._primary(*names), ("Verdict", "Kernel"), rows)
+        filters = () if self.brief else ("Verdict", "Kernel")
+        return filtered(self._primary(*names), filters, rows)
 
     def _primary(self, *names: str) -> pd.DataFrame:
         return self.table[self.table["pathology"].isin(names) & ~self.table["secondary"]]
@@ -84,11 +86,14 @@ class AtlasIndex:
     def _cells(self, name: str) -> dict[str, dict[str, Any]]:
         """Return the parts of a report's cells by column."""
         pathology, links = get_pathology(name), self.links.get(name, {})
+        facts = _facts(pathology)
+        if self.brief:
+            del facts["published"]
         first = {
             "words": terminal(name),
             "address": links.get("page", ""),
             "more": pathology.title,
-            "facts": {what: terminal(words) for what, words in _facts(pathology).items()},
+            "facts": {what: terminal(words) for what, words in facts.items()},
             "files": {what: address for what, address in links.items() if what != "page"},
         }
         return {"report": first, **self._answers(name)}
@@ -102,6 +107,8 @@ class AtlasIndex:
         if own.empty:
             return {"words": "not measured", "tone": TONES["not measured"], "estimate": ""}
         words, tone = answer(own)
+        if self.brief:
+            return {"words": words, "tone": tone, "estimate": ""}
         # A reason may have the last words of fio.
         said = [textwrap.shorten(verdict_text(own.iloc[0].to_dict()), 120, placeholder=" ...")]
         estimate = said[0] if own["n"].iloc[0] else ""
@@ -128,13 +135,6 @@ def kernel_answers(table: pd.DataFrame, claim: str | None = None) -> pd.DataFram
         said = {row["claim"]: verdict_text(row), "n": row["n"]}
         rows.append({"kernel": kernel, "verdict": answer(judged)[0], **said})
     return pd.DataFrame(rows)
-
-
-def report_answers(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each report with its answer on each kernel, for rows of `verdict_table`."""
-    primary = table[~table["secondary"]].groupby(["pathology", "kernel"], sort=False)
-    answers = pd.Series({key: answer(rows)[0] for key, rows in primary}).unstack(sort=False)
-    return answers[kernels_of(table)].rename_axis("report").reset_index()
 
 
 def answer(rows: pd.DataFrame) -> tuple[str, str]:

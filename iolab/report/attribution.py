@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from guestprof.flames import differential_flame
 from iolab import shown
-from iolab.figures.effects import attribution
-from iolab.figures.save import clocks_text, save_figure
+from iolab.figures.effects import MOST_ROWS, attribution
+from iolab.figures.save import boots_text, clocks_text, save_figure
 from iolab.figures.style import condition_text
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Claim
@@ -84,7 +84,7 @@ class Attribution:
 
     def figure(self) -> Figure:
         """Draw each claim's value under each intervention: `iolab.figures.effects`."""
-        return attribution(self.table, self.claims)
+        return attribution(self.table, self.claims, f"{self.pathology} on kernel {self.kernel}")
 
     def __repr__(self) -> str:
         return self.text
@@ -130,17 +130,20 @@ def publish_attribution(
     """Return the caption of `iolab.figures.effects`; save both if a folder is given."""
     table, cells = found.table, found.screening.cells
     pathology = get_pathology(found.pathology)
-    tried = table["intervention"].nunique()
+    tried = table.loc[table["n"] > 0, "intervention"].nunique()
+    those = f"the {MOST_ROWS} of {tried}" if tried > MOST_ROWS else f"{tried}"
+    most = " that move it most" if tried > MOST_ROWS else ""
     confirmed = table[table["stage"] == "confirmed"]
     parts = [
-        f"What {tried} changes of kernel {found.kernel} do to {pathology.name}, boot "
-        "by boot. Solid: no change; dashed: the change that takes the claim to its limit.",
-        f"Hollow: screened, n = {_boots(table[table['stage'] == 'screened'])} boots.",
+        f"What {those} switches of kernel {found.kernel}{most} do to {pathology.name}. Solid: no "
+        "change; dashed: the change that takes the claim to its limit.",
+        f"Hollow: screened, {boots_text(table.loc[table['stage'] == 'screened', 'n'])}.",
     ]
     if len(confirmed):
         parts.append(
-            f"Filled: confirmed, n = {_boots(confirmed)} boots with other seeds; bars are t "
-            f"intervals that hold together at {CONFIDENCE:.0%} (Bonferroni over {len(confirmed)})."
+            f"Filled: confirmed, {boots_text(confirmed['n'])} with other seeds; bars are t "
+            f"intervals that hold together at {100 * CONFIDENCE:g} % (Bonferroni over "
+            f"{len(confirmed)})."
         )
     plain = cells[cells[INTERVENTION] == NO_INTERVENTION]
     names = [n for n in pathology.factors if n != pathology.treatment]
@@ -152,13 +155,6 @@ def publish_attribution(
     if folder is not None:
         save_figure(figure, Path(folder), "attribution", caption=text)
     return text
-
-
-def _boots(rows: pd.DataFrame) -> str:
-    n = rows.loc[rows["n"] > 0, "n"]
-    if n.empty:
-        return "0"
-    return f"{n.min()}" if n.min() == n.max() else f"{n.min()}-{n.max()}"
 
 
 def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from iolab.figures.save import CLOCKS, save_figure
-from iolab.figures.verdicts import verdict_grid
+from iolab.figures.save import save_figure
+from iolab.figures.verdicts import grid_text, verdict_grid
 from iolab.pathology import get_pathology, notebook_path
 from iolab.paths import REFERENCE
 from iolab.report.attribution import Attribution, load_attribution, publish_attribution
@@ -128,12 +128,8 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     sources = result_folders(data)
     measured = [load(source) for source in sources]
     table = pd.concat([verdict_table(one) for one in measured], ignore_index=True)
-    clocks = " ".join(CLOCKS.get(clock, f"Clock: {clock}.") for clock in table["clock"].unique())
     commands = " ".join(dict.fromkeys(_remade(data, source) for source in sources))
-    caption = (
-        "Each claim on each kernel, with its estimate. The tables have the intervals: yes is "
-        f"reproduced, no is not reproduced, ? is inconclusive. {clocks} {commands}"
-    )
+    caption = f"{grid_text(table)} {commands}"
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
     path = paper / "results.json"
     compared = _compared(data, "other-clock")

@@ -13,7 +13,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.lines import Line2D
 
-from iolab.figures.save import CLOCKS, save_figure
+from iolab.figures.save import CLOCKS, boots_text, save_figure
 from iolab.figures.style import DOUBLE_IN, PUBLISHED, Figure, legend, level_styles, star, styled
 from iolab.figures.verdicts import (
     RULE_SAYS,
@@ -113,11 +113,16 @@ def draw_combined(
     """
     ends = f"A star is the published value. {RULE_SAYS} {CLOCKS['virtual']}"
     if document["brackets"]:
-        says = "Each report on its own kernel and on both sides of a commit."
+        boots = boots_text(
+            pd.Series([row[side]["n"] for row in document["brackets"] for side in _SIDES])
+        )
+        says = f"Each report on its own kernel and on both sides of a commit, {boots}."
         caption = f"{says} {ends} {remade('controls')}"
         save_figure(bracket_figure(document["brackets"]), folder, "brackets", caption=caption)
-    if any(row["pathology"] == _FIRST for row in document["near"]):
-        says = "The first report around its own set-up. A row says what differs from it."
+    near = [row["n"] for row in document["near"] if row["pathology"] == _FIRST]
+    if near:
+        boots = boots_text(pd.Series(near))
+        says = f"The first report around its own set-up, {boots}. A row says what differs from it."
         caption = f"{says} {ends} {remade(f'near/{_FIRST}')}"
         save_figure(near_figure(document["near"], _FIRST), folder, "near", caption=caption)
     for name, table in compared:

@@ -89,10 +89,13 @@ def test_by_kernel_draws_the_rule_and_names_it(data: Dataset) -> None:
     assert names == ["A/A", *weights, "rule: below this"]
 
 
-def test_a_figure_of_cells_without_a_control_pair_says_so() -> None:
+def test_a_figure_of_cells_without_a_control_pair_names_none() -> None:
     cells = synthetic.dataset(boots=3).cells
-    figure = figures.by_kernel(cells[~cells["aa"]], "iops", "IOPS", contrast="ratio")
-    assert figure.legends[0].get_texts()[0].get_text() == "A/A: none"
+    cells = cells[~cells["aa"]]
+    figure = figures.by_kernel(cells, "iops", "IOPS", contrast="ratio")
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == [f"cpu.weight {weight}" for weight in (100, 1000, 3000, 10000)]
+    assert "A/A" not in figures.caption("ratio", cells, says="IOPS.", contrast="ratio")
 
 
 def test_a_treatment_without_an_order_has_no_axis() -> None:

@@ -129,8 +129,8 @@ def test_the_index_filters_by_report_kernel_and_verdict(
 ) -> None:
     page = browser.new_page(viewport={"width": width, "height": 844})
     page.goto(pages["00_start_here"].as_uri())
-    rows = page.locator(".iolab-index tbody tr")
-    shown = page.locator(".iolab-index tbody tr:visible")
+    rows = page.locator(".iolab-index:has(form) tbody tr")
+    shown = page.locator(".iolab-index:has(form) tbody tr:visible")
     every = rows.count()
     assert shown.count() == every > 10
     assert shown.first.locator("a").get_attribute("href") == "dio_kworker.ipynb"
