@@ -58,7 +58,7 @@ _SMALL: Final = 0.1
 _TINY: Final = 1e-4
 _COARSE: Final = 0.001
 # Shown for a table without rows.
-_NOTHING: Final = "None."
+_NOTHING: Final = "None in these data."
 
 
 def terminal(words: str) -> str:

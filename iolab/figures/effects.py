@@ -215,10 +215,10 @@ MOST_ROWS = 40
 
 
 @styled
-def attribution(table: pd.DataFrame, claims: list[Claim], title: str = "") -> Figure:
+def attribution(table: pd.DataFrame, claims: list[Claim], kernel: str) -> Figure:
     """Draw what each intervention changes of each claim's value, the largest change first.
 
-    `table` is one of `iolab.stats.attribution`, with a panel for each of its `claims`. It has at
+    `table` is one of `iolab.stats.attribution`, with a panel for each of its `claims`. There are at
     most `MOST_ROWS` rows. Filled marks with intervals are confirmed in fresh boots, hollow ones
     were screened only.
     """
@@ -233,9 +233,9 @@ def attribution(table: pd.DataFrame, claims: list[Claim], title: str = "") -> Fi
     grid = figure.subplots(1, len(claims), sharey=True, squeeze=False)
     for axes, claim in zip(grid.flat, claims, strict=True):
         _panel(axes, kept[kept["claim"] == claim.name], claim, order)
+        title_panel(axes, f"kernel {kernel}: {claim.name}")
     grid.flat[0].set_yticks(range(len(order)), order)
     grid.flat[0].set_ylim(len(order) - 0.4, -0.6)
-    figure.suptitle(title, fontsize=8)
     legend(figure, _handles(kept))
     return figure
 
@@ -256,7 +256,6 @@ def _panel(axes: Axes, rows: pd.DataFrame, claim: Claim, order: list[str]) -> No
         axes.plot(change["estimate"], y, "o", ms=4, color=colour, mfc=face, zorder=3)
     kind = "factor" if claim.logarithmic else "change"
     axes.set_xlabel(f"{kind} of\n{claim.value}, {CONTRASTS[claim.contrast]}", fontsize=7)
-    axes.set_title(claim.name, fontsize=7)
 
 
 def _handles(kept: pd.DataFrame) -> list[Line2D]:

@@ -84,7 +84,7 @@ class Attribution:
 
     def figure(self) -> Figure:
         """Draw each claim's value under each intervention: `iolab.figures.effects`."""
-        return attribution(self.table, self.claims, f"{self.pathology} on kernel {self.kernel}")
+        return attribution(self.table, self.claims, self.kernel)
 
     def __repr__(self) -> str:
         return self.text
@@ -131,11 +131,10 @@ def publish_attribution(
     table, cells = found.table, found.screening.cells
     pathology = get_pathology(found.pathology)
     tried = table.loc[table["n"] > 0, "intervention"].nunique()
-    those = f"the {MOST_ROWS} of {tried}" if tried > MOST_ROWS else f"{tried}"
-    most = " that move it most" if tried > MOST_ROWS else ""
+    drawn = f" The {MOST_ROWS} that move it most are drawn." if tried > MOST_ROWS else ""
     confirmed = table[table["stage"] == "confirmed"]
     parts = [
-        f"What {those} switches of kernel {found.kernel}{most} do to {pathology.name}. Solid: no "
+        f"What {tried} switches of kernel {found.kernel} do to {pathology.name}.{drawn} Solid: no "
         "change; dashed: the change that takes the claim to its limit.",
         f"Hollow: screened, {boots_text(table.loc[table['stage'] == 'screened', 'n'])}.",
     ]
