@@ -139,7 +139,6 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("[a\nrw=read\n", "line 1 is not a section: '[a'"),
         ("[]\nrw=read\n", "line 1 is not a section: '[]'"),
         ("rw=read\n[a]\n", "line 1 ('rw') comes before any [section]"),
-        ("[a]\n[a]\n", "two sections named 'a'"),
         ("[globals]\nrw=read\n", "'globals' cannot be the name of a section"),
         ("[a]\nsize=${IOLAB_ABSENT}\n", "environment variable 'IOLAB_ABSENT', which is not set"),
         ("[a]\ninclude absent.fio\n", "cannot read the fio job 'absent.fio': No such file"),
