@@ -203,6 +203,9 @@ def _read_lines(
                     f"the fio job: line {number} ({key[:40]!r}) comes before any [section]"
                 )
             _put(options, key, value)
+            if key == "kb_base":
+                # fio reads it before a section's other options.
+                options = {key: value, **options}
     return name, options
 
 
