@@ -327,7 +327,12 @@ def _as_options(starter: str, given: Mapping[str, str]) -> dict[str, str]:
     if starter == "nice":
         # "nice -5" is 5; nice alone is 10.
         short = [name[1:] for name in given if re.fullmatch("--?[0-9]+", name)]
-        return {"nice": named("-n", "--adjustment") or (short[-1] if short else "10")}
+        level = named("-n", "--adjustment") or (short[-1] if short else "10")
+        if re.fullmatch("-[2-9][0-9]+", level):
+            raise UserError(
+                f"the fio job: nice {level} is below -19, which fio can set at the least"
+            )
+        return {"nice": level}
     if starter == "ionice":
         kind = named("-c", "--class").lower() or "2"
         kind = _IO_CLASSES.get(kind, kind)

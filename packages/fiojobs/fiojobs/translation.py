@@ -107,6 +107,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
         _refuse_lacking(name, options, own_fio=around.own_fio)
         _fill_keywords(work, name)
         give_bytes(work, name)
+        _check_number_of_processes(options)
     phases = _phases(work)
     ends = [name for name, o in work.options.items() if _engine(o) in ENDING]
     ramp_ms, runtime_ms, to_end = _times(work, ends)
@@ -157,6 +158,12 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         raise UserError("the fio job is a profile, which makes jobs of its own: give these")
     if lacks is not None:
         raise CannotRunError(f"the fio job's section {name} needs {lacks}, which iolab cannot make")
+
+
+def _check_number_of_processes(options: Mapping[str, str]) -> None:
+    text = options.get("numjobs", "1")
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", text, re.ASCII):
+        raise UserError(f"the fio job's numjobs is not a number of processes: {text[:40]!r}")
 
 
 def _fill_keywords(work: Work, name: str) -> None:
