@@ -65,13 +65,19 @@ _START: Final = rf"(?:\S*/)?(?:fio|{'|'.join([*_STARTERS, *_HARMLESS])}|export)(
 _FIO: Final = re.compile(r"(?:^|[\s;&|(])(?:[^\s=-]\S*/)?fio(?=\s|$)(?!\s*=)", re.MULTILINE)
 # "[user@host ~]$ ", "root@host:~# ", "/ # ", "$ ", and the number or the bullet of a list.
 _PROMPT: Final = re.compile(
-    rf"^[ \t]*(?:(?:\d+[.)]|[*\u2022])[ \t]+)?"
+    rf"^[ \t]*(?:(?:\d+[.)]|[-*\u2022])[ \t]+)?"
     rf"(?:(?:\[[^\]\n]*\]|[^\s#$%]{{0,80}}(?:[ \t][^\s#$%-]{{1,40}})?)[ \t]?[#$%\u276f\u279c\u227b]"
     rf"[ \t]*)?(?={_START}|[A-Za-z_]\w*=\S*[ \t]+{_START})",
     re.MULTILINE,
 )
 _HEADER: Final = re.compile(r"^[ \t]*\[(?![^\]\s]+@[^\]]*\]#)[^\]\n]+\][ \t]*([;#].*)?$", re.M)
-_SHOWN: Final = re.compile(r"^[^\s=]*[ \t]*[$#] *(cat|vi|vim|nano|less|fio) +\S+[ \t]*$\n?", re.M)
+_ECHOED: Final = re.compile(r"(?:\S*[$#][ \t]*)?echo[ \t]")
+_SHOWN: Final = re.compile(
+    r"^(?:\[[^\]\n]*\]|[^\s=\[]*)[ \t]*[$#] *(?:sudo +)?(?:cat|vi|vim|nano|less|fio) +\S+[ \t]*$\n?",
+    re.MULTILINE,
+)
+# In the place of a value: a page's <device> or {read|write}.
+_PLACEHOLDER: Final = re.compile(r"<[^<>\n]*>|\{[^{}\n]*[,|][^{}\n]*\}")
 _QUOTES: Final = {
     "'": re.compile(r"'([^']*)'"),
     '"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL),
@@ -84,11 +90,7 @@ _KEYWORDS: Final = frozenset(
         *("{", "(", "[", "[["),
     )
 )
-_HERE: Final = re.compile(
-    r"<<-?[ \t]*(['\"]?)(?P<end>\w+)\1(?P<rest>[^\n]*)\n"
-    r"(?P<text>.*?)\n[ \t]*(?P=end)[ \t]*(?=\n|$)",
-    re.DOTALL,
-)
+_HERE: Final = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n")
 
 
 @dataclass
@@ -133,7 +135,8 @@ def plain_text(text: str) -> str:
 
 def job_text(text: str) -> str | None:
     """Return the text of a job file out of a plain text; None if that is a command line."""
-    if not _HERE.search(text) and _HEADER.search(text):
+    given = _here_document(text)[1] is not None or _ECHOED.match(text)
+    if not given and _HEADER.search(text):
         return _SHOWN.sub("", text)
     several = "\n" in text and not text.startswith("-")
     return text if several and not _FIO.search(_PROMPT.sub("", text)) else None
@@ -146,9 +149,7 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     """
     if len(text) > _LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
-    here = _HERE.search(text)
-    if here is not None:
-        text = text[: here.start()] + here["rest"] + text[here.end() :]
+    text, here = _here_document(text)
     # A mail or a page may have lost the backslashes of continued lines.
     text = re.sub(r"\\[ \t]*\n\s*|\s*\n\s*(?=-)", " ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
@@ -167,6 +168,8 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
         if command is not None:
             for other in others:
                 _check_harmless(other)
+            if last == "|" and others and others[-1][0] == "echo":
+                here = " ".join(others[-1][1:])
             others = []
             command.beside = bool(found) and last == "&"
             found.append(command)
@@ -175,7 +178,16 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
         if len(others) > 1:
             raise UserError(f"the fio job: {_shown(others[0][0])} is not fio, and no fio follows")
         found.append(FioCommand(others[0], bare=True))
-    return found, None if here is None else here["text"]
+    return found, here
+
+
+def _here_document(text: str) -> tuple[str, str | None]:
+    """Return a text without its first here-document, and that; None if there is none."""
+    begin = _HERE.search(text)
+    end = begin and re.compile(rf"^[ \t]*{begin[2]}[ \t]*$", re.M).search(text, begin.end())
+    if not begin or not end:
+        return text, None
+    return text[: begin.start()] + begin[3] + text[end.end() :], text[begin.end() : end.start()]
 
 
 def _shown(word: str) -> str:
@@ -219,6 +231,8 @@ def _simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
         if character == "#" and word is None:
             at = text.find("\n", at) if "\n" in text[at:] else len(text)
             continue
+        if word is not None and word.endswith("=") and (match := _PLACEHOLDER.match(text, at)):
+            raise UserError(f"the fio job: {_shown(word + match[0])} stands for a value: give one")
         redirects = character in "<>" or text.startswith("&>", at)
         if not redirects and character not in " \t\n;|&":
             word = (word or "") + character
