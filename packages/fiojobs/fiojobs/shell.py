@@ -73,7 +73,7 @@ _PROMPT: Final = re.compile(
 _HEADER: Final = re.compile(r"^[ \t]*\[(?![^\]\s]+@[^\]]*\]#)[^\]\n]+\][ \t]*([;#].*)?$", re.M)
 _ECHOED: Final = re.compile(r"(?:\S*[$#][ \t]*)?echo[ \t]")
 _SHOWN: Final = re.compile(
-    r"^(?:\[[^\]\n]*\]|[^\s=\[]*)[ \t]*[$#] *(?:sudo +)?(?:cat|vi|vim|nano|less|fio) +\S+[ \t]*$\n?",
+    r"^(?:\[[^\]\n]*\]|[^\s=\[]*)[ \t]*[$#] *(?:sudo +)?(?:cat|vim?|nano|less|fio) +\S+[ \t]*$\n?",
     re.MULTILINE,
 )
 # In the place of a value: a page's <device> or {read|write}.
@@ -151,7 +151,7 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
     text, here = _here_document(text)
     # A mail or a page may have lost the backslashes of continued lines.
-    text = re.sub(r"\\[ \t]*\n\s*|\s*\n\s*(?=-)", " ", text)
+    text = re.sub(r"\\[ \t]*(?:\n\s*|\Z)|\s*\n\s*(?=-)", " ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     text = _PROMPT.sub("", commented if _FIO.search(commented) else text)
     found: list[FioCommand] = []
