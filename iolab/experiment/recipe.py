@@ -234,7 +234,9 @@ def _in_memory(device: Device) -> bool:
 def _check_memory(recipe: Recipe, jobs: list[OpenJob]) -> None:
     """Check what the agent would refuse after a boot (_check_memory in iolab_agent/fio.py)."""
     left = recipe.memory_mib - _MACHINE_MIB
-    if _in_memory(recipe.devices[-1]) and recipe.layout == "written":
+    if recipe.devices[-1].kind == "scsi_debug":
+        left -= recipe.devices[-1].size_mib
+    elif _in_memory(recipe.devices[-1]) and recipe.layout == "written":
         left -= sum(job.files * job.size_mib for job in jobs)
     for job in jobs:
         sections = [memory_of(section.options, job.size_mib << 20) for section in job.sections]
