@@ -236,7 +236,7 @@ def _check_memory(recipe: Recipe, jobs: list[OpenJob]) -> None:
     left = recipe.memory_mib - _MACHINE_MIB
     if recipe.devices[-1].kind == "scsi_debug":
         left -= recipe.devices[-1].size_mib
-    elif _in_memory(recipe.devices[-1]) and recipe.layout == "written":
+    elif recipe.filesystem and recipe.layout == "written" and _in_memory(recipe.devices[-1]):
         left -= sum(job.files * job.size_mib for job in jobs)
     for job in jobs:
         sections = [memory_of(section.options, job.size_mib << 20) for section in job.sections]
