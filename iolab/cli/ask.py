@@ -61,8 +61,11 @@ def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
         raise UserError("give a treatment, such as --treatment cpu.weight=1000")
     if dry_run:
         from iolab.experiment import question
+        from iolab.sweeps.request import check_before_fetching
 
-        _show_translation(question(**given), as_json=as_json)
+        asked = question(**given)
+        check_before_fetching(asked)
+        _show_translation(asked, as_json=as_json)
         return
     _answer(given, as_json=as_json, **options)
 

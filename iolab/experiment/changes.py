@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
+from fiojobs import Row
 from fiojobs.options import fault_of_change
 from icountvm.kernels import check_name
 from iolab.experiment.parameters import listed
@@ -174,6 +175,18 @@ class Cells:
 
 _WITH_MODULES: Final = (_DEVICE, _FILESYSTEM, _SCHEDULER)
 _FIRST: Final = (*_WITH_MODULES, _SECTION)
+
+
+def rows_of_device(every: Iterable[Change], device: str) -> list[Row]:
+    """Return the rows of a translation for what changes one of several devices, the last one."""
+    own = (*_WITH_MODULES, *_PROPERTIES, *_OPTIONS_OF)
+    names = [name for change in every for name in change.names]
+    why = "it changes the last of several devices"
+    return [
+        Row("all", name, "changed", f"device {device} alone", why)
+        for name in names
+        if name in own or name.startswith(f"{_SCHEDULER}.")
+    ]
 
 
 def _rank(name: str) -> int:

@@ -17,7 +17,7 @@ from typing import Final
 
 from fiojobs import Row, Surroundings, Translation, translate
 from iolab.blocks import encode_plan
-from iolab.experiment.changes import Cells, Change, changes
+from iolab.experiment.changes import Cells, Change, changes, rows_of_device
 from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
 from iolab.pathology.base import TREATED_KERNEL, TWO_KERNELS, Claim, Pathology, Profile, Published
 from iolab.pathology.factors import INTERVENTION, Condition, Grid, boot_part
@@ -252,6 +252,8 @@ def question(
     (treated,) = changes(treatment)
     every = (*others, treated)
     _check_names(others, treated)
+    if asked is not None and asked.devices > 1:
+        asked.rows.extend(rows_of_device(every, given[-1].name))
     cells = Cells(recipe, every)
     grid: Grid = {change.factor_name: change.levels for change in every}
     profile = Profile(
@@ -350,8 +352,7 @@ def _check_names(others: Sequence[Change], treated: Change) -> None:
     if any(change.factor_name == TREATED_KERNEL for change in others):
         raise UserError("a kernel cannot vary: compare kernels with kernel=['6.1', '6.12']")
     names = [name for change in every for name in change.names]
-    columns = [change.factor_name for change in every]
-    for listed in (names, columns):
+    for listed in (names, [change.factor_name for change in every]):
         if twice := sorted({name for name in listed if listed.count(name) > 1}):
             raise UserError(f"{', '.join(twice)} both varies and is the treatment: choose one")
 

@@ -13,7 +13,7 @@ from iolab.pathology.base import Machine, Profile
 from iolab.pathology.factors import NO_INTERVENTION, intervention
 from iolab.results import CellResult
 from iolab_agent.cgroup_files import cores_of, kernel_text
-from iolab_agent.fio_options import faults_of, sets_same
+from iolab_agent.fio_options import faults_of, memory_of, sets_same
 from iolab_agent.fio_values import bytes_of
 from iolab_agent.plan import (
     Antagonist,
@@ -203,6 +203,7 @@ def check_recipe(recipe: Recipe, cell: Cell) -> None:
     if recipe.devices and not recipe.devices[-1].real:
         jobs = (cell.job, None if antagonist is None or antagonist.device else antagonist.job)
         _check_room(recipe, [job for job in jobs if job is not None])
+        _check_memory(recipe, [job for job in jobs if isinstance(job, OpenJob)])
 
 
 def _check_cores(recipe: Recipe, what: str, cores: list[int]) -> None:
@@ -228,6 +229,23 @@ def room_mib(device: Device, filesystem: str | None, memory_mib: int) -> int:
 
 def _in_memory(device: Device) -> bool:
     return device.kind in _IN_MEMORY and device.memory_backed and not device.path
+
+
+def _check_memory(recipe: Recipe, jobs: list[OpenJob]) -> None:
+    """Check what the agent would refuse after a boot (_check_memory in iolab_agent/fio.py)."""
+    left = recipe.memory_mib - _MACHINE_MIB
+    if recipe.devices[-1].kind == "scsi_debug":
+        left -= recipe.devices[-1].size_mib
+    elif recipe.filesystem and recipe.layout == "written" and _in_memory(recipe.devices[-1]):
+        left -= sum(job.files * job.size_mib for job in jobs)
+    for job in jobs:
+        sections = [memory_of(section.options, job.size_mib << 20) for section in job.sections]
+        need = sum(sections) >> 20
+        if need > max(left, 0) * 3 // 4:
+            raise UserError(
+                f"the fio job needs {need} MiB of memory for its I/O, and memory_mib="
+                f"{recipe.memory_mib} leaves {max(left, 0) * 3 // 4}: lower iodepth, bs or numjobs"
+            )
 
 
 def _check_room(recipe: Recipe, jobs: list[FioJob]) -> None:

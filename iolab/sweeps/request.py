@@ -12,7 +12,7 @@ from typing import Any
 
 from icountvm.guest import check_clock
 from icountvm.guest_programs import guest_program
-from icountvm.image import ensure_image
+from icountvm.image import cached_image, ensure_image
 from icountvm.kernels import check_name
 from icountvm.toolbox import ensure_toolbox
 from iolab.blocks import Block
@@ -273,7 +273,16 @@ def _plan_kernel(plan: PathologyPlan, request: Request, profile: Profile, kernel
         plan.blocks[block_key(block, identities[block.kernel, block.machine])] = block
 
 
-def _check_jobs(blocks: Iterable[Block]) -> None:
+def check_before_fetching(pathology: Pathology) -> None:
+    """Check a pathology's fio jobs with the guest's fio, unless it is not on this machine yet."""
+    image = cached_image()
+    if image is not None:
+        profile = pathology.profiles["quick"]
+        blocks = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
+        _check_jobs(blocks, guest_program(image, "fio"))
+
+
+def _check_jobs(blocks: Iterable[Block], fio: Sequence[str] | None = None) -> None:
     """Check foreign fio jobs with fio's own parser before anything boots."""
     jobs: dict[str, OpenJob] = {}
     for cell in (cell for block in blocks for cell in block.plan.cells):
@@ -283,7 +292,7 @@ def _check_jobs(blocks: Iterable[Block]) -> None:
     for job in jobs.values():
         # What a fio of the user's own takes, it says itself.
         if job.binary is None:
-            check_job(job)
+            check_job(job, fio)
 
 
 def _plan_real(

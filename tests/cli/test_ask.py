@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from icountvm.image import ensure_image
 from tests.support.command import Iolab
 from tests.support.needs import wants
 
@@ -33,6 +34,7 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
         ((_JOB, *_TREATED, "--claim", "iops is less"), "claim"),
         ((_JOB, "--treatment", "iodepth=--5"), "iodepth"),
         ((_JOB, "--treatment", "iodepth=²"), "iodepth"),
+        (("fio --name=a --rw=read --bs=64m --iodepth=64", *_TREATED), "memory_mib=1024"),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(
@@ -42,6 +44,22 @@ def test_what_cannot_be_meant_is_one_sentence(
     assert code == 2
     assert noun in text
     assert len(text.strip().splitlines()) == 1
+
+
+def test_which_of_several_devices_changes_is_a_row(iolab: Iolab) -> None:
+    job = "fio --name=a --rw=read --filename=/dev/sda:/dev/sdb"
+    said = iolab("ask", job, "--treatment", "scheduler=bfq", "--dry-run", "--json")
+    (row,) = (r for r in json.loads(said.out)["translation"] if r["option"] == "scheduler")
+    assert "data2" in row["measured"]
+    assert "scheduler" not in iolab("ask", job, *_TREATED, "--dry-run", "--json").out
+
+
+def test_what_fio_refuses_is_refused_before_a_boot(iolab: Iolab) -> None:
+    with wants("a guest image"):
+        ensure_image()
+    for option in ("rw=foo", "nubjobs=4"):
+        said = iolab("ask", f"fio --name=a --{option}", *_TREATED, "--dry-run")
+        assert (said.code, option.partition("=")[0] in said.error) == (2, True)
 
 
 def test_a_long_command_line_is_no_file(in_process: Run) -> None:

@@ -398,3 +398,27 @@ def test_a_question_has_a_verdict(tmp_path: Path) -> None:
     assert asked.verdict()["estimate"].between(0.4, 0.95).all()
     # fio began before its steady part, also beside the hog: both rates are of the same time.
     assert (asked.cells["steady_iops"] / asked.cells["iops"]).between(0.9, 1.1).all()
+
+
+@pytest.mark.parametrize(
+    ("job", "fits"),
+    [
+        ("rw=read bs=1m iodepth=64 numjobs=4 size=1g", True),
+        ("rw=read bs=1m iodepth=64 numjobs=8 size=1g", False),
+        # Nothing is laid out on a device itself, whose processes share it.
+        ("rw=read bs=4k numjobs=64 size=1g filename=/dev/sda", True),
+        # A scsi_debug disk takes its memory at once.
+        ("rw=read bs=1m iodepth=160 filename=/dev/sda direct=1", True),
+        ("rw=read bssplit=512/50:1m/50 iodepth=160 filename=/dev/sda direct=1", False),
+    ],
+)
+def test_a_job_whose_io_the_machine_cannot_hold_is_refused(job: str, fits: bool) -> None:
+    def ask(**more: Any) -> None:
+        iolab.question(fio=job, treatment={"cpu.weight": 1000}, **more)
+
+    if fits:
+        ask()
+        return
+    with pytest.raises(UserError, match=r"memory_mib=1024"):
+        ask()
+    ask(memory_mib=4096)

@@ -61,6 +61,13 @@ def _mixed(**more: str) -> dict[str, str]:
         ),
         ("taskset 0x8 nice -n 5 fio --name=a", [Section("a", {"cpumask": "0x8", "nice": "5"})]),
         (
+            "rw=randrw directory=/mnt/fio",
+            [Section("job", {"rw": "randrw", "directory": "/mnt/fio"})],
+        ),
+        ("[a]\n[a]\nrw=read\n", [Section("a", {}), Section("a-2", {"rw": "read"})]),
+        ("[\u65e5\u672c]\n", [Section("job", {})]),
+        ("[a]\nbs=4k\nkb_base=1000\n", [Section("a", {"kb_base": "1000", "bs": "4k"})]),
+        (
             _FILE,
             [
                 Section(
@@ -74,6 +81,82 @@ def _mixed(**more: str) -> dict[str, str]:
 )
 def test_a_job_is_what_its_user_wrote(text: str, sections: list[Section]) -> None:
     assert read_job(text) == sections
+
+
+_CALL = "fio --name=a --rw=randrw --bs=8k"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            f"{prompt} {_CALL}"
+            for prompt in ("$", "#", "/ #", "root@host:~#", "[user@h ~]$", "\u276f")
+        ),
+        *(
+            f"{before} {_CALL}"
+            for before in ("3.", "*", "- me@host:~$", "> > [root@a-1 b]#", "time")
+        ),
+        *(f"{_CALL} {after}" for after in ("| tee log", "> out.txt 2>&1", "&", "# mixed", "\\")),
+        *(f"{_CALL} {after}" for after in ("; rm -f a", "&& echo done", "2>/dev/null | grep iops")),
+        *(
+            f"{before}; {_CALL}"
+            for before in ("cd /mnt", "sudo sync", "echo 3 > /proc/sys/vm/drop_caches")
+        ),
+        f"# of many\n{_CALL}\n",
+        f"```bash\n$ {_CALL}\n```",
+        f"`{_CALL}`",
+        f"\ufeff{_CALL}\r\n",
+        "fio \u2013name=a \u2014rw=randrw\u00a0--bs=\u201c8k\u201d",
+        "fio --name=a --rw=randrw \\ \n\n    --bs=8k",
+        "root@h:~# fio --name=a \\\n> --rw=randrw \\\n> --bs=8k",
+        "> sudo fio/fio --name=a\n> --rw=randrw\n> --bs=8k",
+        "fio --name=3Da --rw=3Drandrw --bs=\n=3D8k",
+        "BS=8k\nfio --name=a --rw=randrw --bs=$BS",
+        "export BS=8k; fio --name=a --rw=randrw '--bs=${BS}'",
+        "$ cat a.fio\n[a]\nrw=randrw\nbs=8k\n$ sudo fio a.fio",
+        "cat > a.fio <<EOF\n[a]\nrw=randrw\nbs=8k\nEOF\nfio a.fio | tee log",
+        "cat <<-'END' | fio -\n\t[a]\n\trw=randrw\n\tbs=8k\n\tEND\n",
+        "echo '[a]\nrw=randrw\nbs=8k' | fio -",
+        "\ufeff[a]\r\nrw=randrw\r\nbs=8k\r\n",
+    ],
+)
+def test_what_a_shell_or_a_page_puts_around_a_job_is_no_part_of_it(text: str) -> None:
+    assert read_job(text) == [Section("a", _mixed())]
+
+
+@pytest.mark.parametrize(
+    ("starter", "options"),
+    [
+        ("nice", {"nice": "10"}),
+        ("nice -5", {"nice": "5"}),
+        ("nice -n -5", {"nice": "-5"}),
+        ("nice --adjustment=3", {"nice": "3"}),
+        ("ionice -c2 -n0", {"prioclass": "2", "prio": "0"}),
+        ("ionice -c idle", {"prioclass": "3"}),
+        ("numactl --cpunodebind=0 -m 1", {"numa_cpu_nodes": "0", "numa_mem_policy": "bind:1"}),
+        ("numactl -C 0-3 -l", {"numa_mem_policy": "local", "cpus_allowed": "0-3"}),
+        ("taskset -c 3", {"cpus_allowed": "3"}),
+        ("taskset f", {"cpumask": "0xf"}),
+        ("timeout -s INT 60", {"runtime": "60"}),
+        ("sudo -u me -E env A=1 nohup time -p", {}),
+    ],
+)
+def test_what_starts_fio_is_an_option_of_it(starter: str, options: dict[str, str]) -> None:
+    assert read_job(f"{starter} fio --name=a") == [Section("a", options)]
+    # fio's own options are later.
+    own = dict.fromkeys(options, "7")
+    words = " ".join(f"--{name}=7" for name in own)
+    assert read_job(f"{starter} fio --name=a {words}") == [Section("a", own)]
+
+
+def test_calls_one_after_another_are_phases_and_those_in_the_background_are_not() -> None:
+    one, two = "fio --name=a --rw=write", "fio --name=a --direct=1 --section=a"
+    sections = [Section("a", {"rw": "write"}), Section("a-2", {"direct": "1", "stonewall": ""})]
+    for between in ("; ", " && ", "\nsudo ", " | tee log\n# the second\n"):
+        assert read_job(one + between + two) == sections
+    beside = read_job(f"{one} & {two}")
+    assert "stonewall" not in beside[1].options
 
 
 def test_of_two_options_that_set_the_same_the_later_one_holds() -> None:
@@ -139,12 +222,30 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("[a\nrw=read\n", "line 1 is not a section: '[a'"),
         ("[]\nrw=read\n", "line 1 is not a section: '[]'"),
         ("rw=read\n[a]\n", "line 1 ('rw') comes before any [section]"),
-        ("[a]\n[a]\n", "two sections named 'a'"),
         ("[globals]\nrw=read\n", "'globals' cannot be the name of a section"),
         ("[a]\nsize=${IOLAB_ABSENT}\n", "environment variable 'IOLAB_ABSENT', which is not set"),
         ("[a]\ninclude absent.fio\n", "cannot read the fio job 'absent.fio': No such file"),
         ("strace fio --name=a", "'strace' is not a program that starts fio"),
         ("fio --name=a --section=b", "no section called b"),
+        ("fio --name=a --rw=$IOLAB_ABSENT", "'IOLAB_ABSENT'"),
+        ('fio --name=a "--size=${IOLAB_ABSENT}"', "'IOLAB_ABSENT'"),
+        ("[a]\nrw=$IOLAB_ABSENT\n", "'IOLAB_ABSENT'"),
+        ("fio --name x rw=read bs=8k", "'rw=read'"),
+        ("fio --name x extra words --rw=read", "'extra'"),
+        ("fio --filename=device name --rw=read", "'name'"),
+        ("fio /path/absent.fio", "'/path/absent.fio'"),
+        ("docker run --rm image --rw=read", "'docker'"),
+        ("kubectl exec -it pod -- fio --name=a", "'kubectl'"),
+        ("chrt -f 99 fio --name=a", "'chrt'"),
+        ("nice -n -20 fio --name=a", "-20"),
+        ("LD_PRELOAD=a/b fio --name=a", "LD_PRELOAD"),
+        ("fio -", "standard input"),
+        ("fio --name=a --numjobs=$(nproc)", "$(nproc)"),
+        ("fio --name=a --rw={read|write}", "{read|write}"),
+        ("fio --name=a --filename=<device>", "<device>"),
+        ("for i in 1 2; do fio --name=a; done", "for i in"),
+        ("echo bfq > /sys/block/sda/queue/scheduler; fio --name=a", "/sys/block"),
+        ("modprobe brd; fio --name=a", "modprobe"),
     ],
 )
 def test_what_is_no_job_is_one_sentence(text: str, sentence: str) -> None:
@@ -169,6 +270,17 @@ def test_files_are_included_and_variables_filled_in(
     job.write_text("[a]\ninclude job.fio\n")
     with pytest.raises(UserError, match="16 deep"):
         read_job(job)
+
+
+def test_a_variable_does_not_matter_where_no_value_does() -> None:
+    job = (
+        "fio --name=a --directory=$IOLAB_ABSENT --output=$IOLAB_ABSENT.json --exec_prerun='echo $X'"
+    )
+    (section,) = read_job(job)
+    assert section.options["exec_prerun"] == "echo $X"
+    # fio fills these in itself.
+    (section,) = read_job("size=$mb_memory filename_format=$jobnum")
+    assert section.options == {"size": "$mb_memory", "filename_format": "$jobnum"}
 
 
 def test_a_command_line_may_name_job_files_and_a_section(tmp_path: Path) -> None:

@@ -152,6 +152,12 @@ def test_what_the_machine_cannot_have_is_named() -> None:
     for engine, lacks in LACKS.items():
         with pytest.raises(CannotRunError, match=lacks):
             _of(f"ioengine={engine}")
+    with pytest.raises(CannotRunError, match="read_iolog"):
+        _of("read_iolog=recorded")
+    with pytest.raises(CannotRunError, match="built with its fio"):
+        _of("ioengine=./build/fio_plugin")
+    with pytest.raises(UserError, match="profile"):
+        _of("fio --profile=tiobench")
     with pytest.raises(CannotRunError, match="zoned"):
         _of("zonemode=zbd")
     with pytest.raises(CannotRunError, match="RWF_DONTCACHE"):
@@ -159,7 +165,43 @@ def test_what_the_machine_cannot_have_is_named() -> None:
     assert _of("rw=read uncached=1", own_fio=True).sections[0].options["uncached"] == "1"
 
 
-@pytest.mark.parametrize("job", ["runtime=soon", "size=much", "cpumask=first"])
+@pytest.mark.parametrize(
+    ("options", "changed"),
+    [
+        ("bs=4Ki", {"bs": "4096"}),
+        ("bs=4KiB,8kb", {"bs": "4000,8kb"}),
+        ("bssplit=4Ki/50:8ki/50", {"bssplit": "4096/50:8192/50"}),
+        ("iodepth=1Ki", {"iodepth": "1024"}),
+        ("rate=0x1000", {"rate": "4096"}),
+        ("kb_base=1000 bs=4k", {"bs": "4000"}),
+        ("bs=4k kb_base=1000 rate=4KiB", {"rate": "4096"}),
+        ("bs=4k rate=1m thinktime=1ms", {}),
+        ("buffer_pattern=0xdeadbeef bs=4kb", {}),
+    ],
+)
+def test_sizes_are_the_bytes_that_fio_reads(options: str, changed: dict[str, str]) -> None:
+    found = _of(f"rw=write {options}")
+    given = dict(option.split("=") for option in options.split() if "kb_base" not in option)
+    assert found.sections[0].options == {"rw": "write", **given, **changed}
+    assert {row.option for row in found.rows} >= set(changed)
+
+
+def test_an_offset_is_scaled_with_the_size_whatever_its_unit() -> None:
+    for size, offset in (("10Gi", "32Gi"), ("10g", "32g"), ("10GiB", "32GiB")):
+        found = _of(f"rw=read filename=/dev/sda size={size} offset={offset}")
+        ratio = int(found.sections[0].options["offset"]) / (found.size_mib << 20)
+        assert ratio == pytest.approx(3.2, rel=0.03)
+
+
+def test_files_that_are_named_and_sizes_between_two_have_room_together() -> None:
+    found = _of("rw=read filename=/a/x:/a/y:/a/z filesize=300g")
+    assert int(found.sections[0].options["filesize"]) * 3 <= 256 << 20
+    found = _of("rw=read nrfiles=100 filesize=1m-1g")
+    least, most = map(int, found.sections[0].options["filesize"].split("-"))
+    assert 4096 <= least < most <= (256 << 20) // 100
+
+
+@pytest.mark.parametrize("job", ["runtime=soon", "size=much", "cpumask=first", "numjobs=many"])
 def test_a_value_that_is_none_is_one_sentence(job: str) -> None:
     with pytest.raises(UserError, match=job.partition("=")[0]):
         _of(job)

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iolab_agent.fio_options import sets_same
+from fiojobs.options import why_without_effect
+from fiojobs.shell import FioCommand, fio_commands, job_text, plain_text
+from iolab_agent.fio_options import same_option, sets_same
 from iolab_agent.plan import Section
 from iolab_base.errors import UserError
 from iolab_base.reading import read_regular
@@ -18,8 +20,6 @@ from iolab_base.reading import read_regular
 # Default name of a single section.
 _NAME = "job"
 _LONGEST = 1 << 20
-# Of an argument of a Linux program. Also, `shlex` takes a time that grows as the square of a word.
-_LONGEST_LINE = 1 << 17
 _DEEPEST = 16
 
 # Options that stand alone or take "=VALUE", never the next word: FIO_OPT_STR_SET of fio's options.c
@@ -35,19 +35,13 @@ _ALONE = frozenset(
         *("wait_for_previous", "warnings-fatal", "zero_buffers"),
     )
 )
-# Programs that start fio: each with those of its options that take a value.
-_STARTERS = {
-    "sudo": "-u -g",
-    "time": "",
-    "env": "-u",
-    "nice": "-n",
-    "ionice": "-c -n",
-    "taskset": "",
-    "numactl": "-N -m -C",
-    "chrt": "",
-}
 _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+# ${NAME} of fio and of a shell, and $NAME of a shell.
+_VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*))", re.ASCII)
+# What fio itself fills in, in values and in filename_format.
+_KEYWORDS = frozenset(
+    ("pagesize", "mb_memory", "ncpus", "jobname", "clientuid", "jobnum", "filenum")
+)
 
 
 @dataclass
@@ -67,20 +61,38 @@ class _Text:
                 raise UserError(f"the fio job: {key[:60]!r} is not an option of fio")
             if not value.isprintable():
                 raise UserError(f"the fio job: the value of {key} is not text: {value[:60]!r}")
-            _put(merged, key, self._filled(value))
+            _put(merged, key, value if _is_any(key) else self.filled(value))
         if name == "global":
             self.everywhere = merged
         elif not self.only or name in self.only:
-            self.sections.append(Section(_plain(name), merged))
+            self.sections.append(Section(self._own(_plain(name)), merged))
 
-    def _filled(self, value: str) -> str:
-        """Return a value with the variables of the environment, as fio fills them in."""
-        for name in _VARIABLE.findall(value):
+    def filled(self, value: str) -> str:
+        """Return a value with the variables of the environment, as fio and a shell fill them in."""
+
+        def fill(match: re.Match[str]) -> str:
+            name = match[1] or match[2] or ""
+            if match[2] in _KEYWORDS:
+                return match[0]
             if name not in self.environment:
                 raise UserError(
                     f"the fio job needs the environment variable {name[:40]!r}, which is not set"
                 )
-        return _VARIABLE.sub(lambda match: self.environment[match[1]], value)
+            return self.environment[name]
+
+        return _VARIABLE.sub(fill, value)
+
+    def _own(self, name: str) -> str:
+        """Return a name that no section has yet: fio takes two of one name."""
+        taken = {section.name for section in self.sections}
+        names = (f"{name[:60]}-{number}" for number in itertools.count(2))
+        return name if name not in taken else next(n for n in names if n not in taken)
+
+
+def _is_any(option: str) -> bool:
+    """Return whether an option is measured as the same whatever its value, or runs in the guest."""
+    name = same_option(option)
+    return name == "directory" or name.startswith("exec_") or why_without_effect(name) is not None
 
 
 def read_job(job: str | Path) -> list[Section]:
@@ -108,17 +120,11 @@ def read_job(job: str | Path) -> list[Section]:
     # A file is never a command line, even if it has a single line.
     if path is not None:
         _read_text(_read(path), path.parent, found)
-    elif _is_command(text := re.sub(r"\\\n", " ", str(job).strip())):
-        _read_words(text, found)
     else:
-        _read_text(text, Path(), found)
+        _read_pasted(plain_text(str(job)), found)
     if not found.sections:
         only = f" called {', '.join(found.only)}" if found.only else " beside [global]"
         raise UserError(f"the fio job has no section{only}, so it does nothing")
-    names = [section.name for section in found.sections]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(f"the fio job has two sections named {twice!r}")
     return found.sections
 
 
@@ -137,7 +143,7 @@ def _path_of(job: str | Path) -> Path | None:
 def _read(path: Path) -> str:
     name = str(path)
     try:
-        text = read_regular(path, _LONGEST).decode().strip()
+        text = plain_text(read_regular(path, _LONGEST).decode())
     except OSError as error:
         raise UserError(f"cannot read the fio job {name!r}: {error.strerror}") from error
     except ValueError as error:
@@ -147,12 +153,21 @@ def _read(path: Path) -> str:
     return text
 
 
-def _is_command(text: str) -> bool:
-    """Return whether a text is a command line, and not that of a job file."""
-    if text.startswith("[") or ("\n" in text and not text.startswith("-")):
-        # Several lines are a job file, unless they begin like a command.
-        return bool(re.match(r"(\S+\s+){0,12}(\S*/)?fio\s+-", text.partition("\n")[0]))
-    return True
+def _read_pasted(text: str, found: _Text) -> None:
+    """Read the text of a job file, or calls of fio: one after another, or beside each other."""
+    job = job_text(text)
+    if job is not None:
+        _read_text(job, Path(), found)
+        return
+    commands, here = fio_commands(text)
+    if here is not None and not commands:
+        _read_text(here, Path(), found)
+    for command in commands:
+        before = len(found.sections)
+        _read_words(command, here, found)
+        for section in found.sections[before : before + 1]:
+            if before and not command.beside:
+                section.options.setdefault("stonewall", "")
 
 
 def _read_text(text: str, folder: Path, found: _Text) -> None:
@@ -188,6 +203,9 @@ def _read_lines(
                     f"the fio job: line {number} ({key[:40]!r}) comes before any [section]"
                 )
             _put(options, key, value)
+            if key == "kb_base":
+                # fio reads it before a section's other options.
+                options = {key: value, **options}
     return name, options
 
 
@@ -199,18 +217,12 @@ def _included(name: str, folder: Path) -> tuple[str, Path]:
     return _read(path), path.parent
 
 
-def _read_words(text: str, found: _Text) -> None:
-    """Read options or a command line."""
-    if len(text) > _LONGEST_LINE:
-        raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UserError(f"the fio job: {error}: {text[:60]!r}") from error
-    options, words = _after_starters(words, found)
-    found.everywhere.update(options)
+def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
+    """Read fio's words; a job that comes with the command stands for a file that is not there."""
+    found.environment = {**os.environ, **command.environment}
+    found.everywhere, found.only = dict(command.options), []
     name, options, files = "", dict[str, str](), list[str]()
-    for key, value in _options(words):
+    for key, value in _options(command, found):
         if key == "name":
             found.add(name or "global", options)
             name, options = value, {}
@@ -223,54 +235,34 @@ def _read_words(text: str, found: _Text) -> None:
     # Options before any job file or name hold for all.
     found.add(name or ("global" if files else _NAME), options)
     for file in files:
-        _read_text(_read(Path(file)), Path(file).parent, found)
+        if here is not None and not os.path.isfile(file):  # noqa: PTH113
+            _read_text(here, Path(), found)
+        elif file == "-":
+            raise UserError("the fio job is fio's standard input (-): give its text or its file")
+        else:
+            _read_text(_read(Path(file)), Path(file).parent, found)
 
 
-def _after_starters(words: list[str], found: _Text) -> tuple[dict[str, str], list[str]]:
-    """Return the options that a command line gives fio by what starts it, and fio's own words."""
-    number = next((n for n, word in enumerate(words[:20]) if Path(word).name == "fio"), None)
-    if number is None:
-        return {}, words
-    options, before = dict[str, str](), words[:number]
-    while before:
-        starter = Path(before.pop(0)).name
-        name, separator, value = starter.partition("=")
-        if separator:
-            found.environment[name] = value
-            continue
-        if starter not in _STARTERS:
-            raise UserError(f"the fio job: {starter[:40]!r} is not a program that starts fio")
-        given: list[str] = []
-        while before and (before[0].startswith("-") or before[0][:1].isdigit()):
-            given.append(before.pop(0))
-            if given[-1] in _STARTERS[starter].split() and before:
-                given.append(before.pop(0))
-        options |= _of_starter(starter, given)
-    return options, words[number + 1 :]
-
-
-def _of_starter(starter: str, given: Iterable[str]) -> dict[str, str]:
-    """Return what taskset and nice mean as options of fio."""
-    words = [word for word in given if word not in ("-c", "--cpu-list", "-n")]
-    last = words[-1].rpartition("=")[2] if words else ""
-    if starter == "taskset" and last:
-        return {("cpus_allowed" if len(words) < len(list(given)) else "cpumask"): last}
-    return {"nice": last} if starter == "nice" and last else {}
-
-
-def _options(words: list[str]) -> Iterator[tuple[str, str]]:
+def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
     """Return options with their values as getopt_long_only() does; ("", NAME) for a file."""
-    rest = list(words)
+    rest = list(command.words)
     while rest:
         word = rest.pop(0)
-        dashed = word.startswith("-")
+        dashed = word.startswith("-") and word != "-"
         key, separator, value = word.lstrip("-").partition("=")
-        if dashed and not separator and key not in _ALONE and rest and not rest[0].startswith("-"):
+        # A value may be a negative number.
+        valued = bool(rest) and re.match("[^-]|-[0-9]", rest[0]) is not None
+        if dashed and not separator and key not in _ALONE and valued:
             value = rest.pop(0)
-        if dashed or separator or not os.path.exists(word):  # noqa: PTH110
+        alone = key in _ALONE or why_without_effect(key) is not None
+        if dashed or (command.bare and (separator or alone)):
             yield key, value
+        elif separator and not os.path.exists(word):  # noqa: PTH110
+            raise UserError(
+                f"the fio job: fio takes {word[:40]!r} for a job file: write --{word[:40]}"
+            )
         else:
-            yield "", word
+            yield "", found.filled(word)
 
 
 def _put(options: dict[str, str], key: str, value: str) -> None:
@@ -282,7 +274,7 @@ def _put(options: dict[str, str], key: str, value: str) -> None:
 
 def _plain(name: str) -> str:
     """Return a section's name with ``-`` for each character that iolab's names cannot have."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:64].lstrip("-_.")
-    if not plain or plain.startswith("global"):
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:64].lstrip("-_.") or _NAME
+    if plain.startswith("global") or not name.isprintable():
         raise UserError(f"the fio job: {name[:60]!r} cannot be the name of a section")
     return plain

@@ -51,6 +51,7 @@ TRANSLATED = {
     "directory": "the measured file system",
     "size": "kept where there is room, else all sizes are scaled by the same factor",
     "filesize": "as size",
+    "kb_base": "the sizes that it changes are written in bytes",
     "offset": "scaled with the size",
     "offset_increment": "scaled with the size",
     "io_size": "scaled with the size",

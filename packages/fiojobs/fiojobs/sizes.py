@@ -17,7 +17,40 @@ _MIB: Final = 1 << 20
 _USUAL_MIB: Final = 64
 # Of bs, bsrange and bssplit; behind a slash stands a share.
 _BLOCK: Final = re.compile(r"(?<![\w/])\d+[a-zA-Z]*(?![\w%])")
+# A number with fio's unit. "kib" has another base than "k", "kb" and "ki" (get_mult_bytes() of its
+# parse.c), and kb_base=1000 swaps them.
+_WITH_UNIT: Final = re.compile(r"(?<![\w.])(0x[0-9a-f]+|\d+)([kmgtp]?)(i?b?)(?![\w.%])", re.I)
+_SIZES: Final = frozenset(
+    (
+        *("bs", "bsrange", "bssplit", "ba", "size", "filesize", "offset", "offset_increment"),
+        *("offset_align", "io_size", "rate", "rate_min", "iomem_align", "hugepage-size"),
+        *("buffer_compress_chunk", "verify_interval", "zonesize", "zonerange", "zoneskip"),
+    )
+)
+_TEXTS: Final = frozenset(("filename", "directory", "filename_format", "opendir", "description"))
 _SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
+
+
+def give_bytes(work: Work, name: str) -> None:
+    """Write sizes whose unit has an i, or kb_base or hexadecimal digits, in bytes, as fio does."""
+    base = 1024
+    for option, value in list(work.options[name].items()):
+        if option == "kb_base":
+            # It holds for what comes after it.
+            base = 1000 if value == "1000" else 1024
+        if option in _TEXTS or option.startswith("exec_"):
+            continue
+
+        def in_bytes(match: re.Match[str], option: str = option, base: int = base) -> str:
+            digits, unit, end = (part.lower() for part in match.groups())
+            other = option in _SIZES and (base == 1000 or digits.startswith("0x"))
+            if not other and not (unit and "i" in end):
+                return match[0]
+            power = "kmgtp".index(unit) + 1 if unit else 0
+            return str(int(digits, 0) * (2024 - base if end == "ib" else base) ** power)
+
+        why = "in bytes, as fio reads it: Ki is 1024 and KiB is 1000, unless kb_base is 1000"
+        work.change(name, option, _WITH_UNIT.sub(in_bytes, value), why)
 
 
 def _amount(text: str | None, room: int) -> int | None:
@@ -43,8 +76,10 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> 
     sizes: dict[str, int] = {}
     for name, options in work.options.items():
         own = _amount(options.get("size"), room)
-        of_file = _amount(options.get("filesize"), room)
-        sizes[name] = own or (of_file or 0) * max(1, bytes_of(options.get("nrfiles", "1")))
+        # Of several sizes, files have any between them.
+        of_file = _amount(options.get("filesize", "").rpartition("-")[2], room)
+        files = max(1, bytes_of(options.get("nrfiles", "1")), _folder_names(options))
+        sizes[name] = own or (of_file or 0) * files
     asked = max(sizes.values())
     usual = (around.size_mib or _USUAL_MIB) * _MIB
     largest = max((size or usual for size in sizes.values()), default=usual)
@@ -81,6 +116,11 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> 
     return size_mib
 
 
+def _folder_names(options: Mapping[str, str]) -> int:
+    """Return how many files a section names."""
+    return options.get("filename", "").count("{folder}")
+
+
 def _moved(options: Mapping[str, str], room: int) -> int:
     """Return how far the offsets of a section move the end of its last process, in bytes."""
     step = _amount(options.get("offset_increment"), room) or 0
@@ -100,17 +140,19 @@ def _give_size(
             continue
         amount = _amount(text, work.around.room_mib * _MIB)
         if makes_files:
-            if amount is not None and (factor != 1 or text.endswith("%")):
-                work.change(name, option, str(max(4096, int(amount * factor) // 4096 * 4096)), why)
+            each = [_amount(part, work.around.room_mib * _MIB) for part in text.split("-")]
+            if None not in each and (factor != 1 or text.endswith("%")):
+                kept = [max(4096, int((part or 0) * factor) // 4096 * 4096) for part in each]
+                work.change(name, option, "-".join(map(str, kept)), why)
             continue
         measured = f"{size_mib} MiB" if equal else f"{scaled / _MIB:g} MiB"
-        kept = option == "size" or "size" not in options
+        counts = option == "size" or "size" not in options
         reason = "as asked" if amount == scaled else why
-        if not kept:
+        if not counts:
             reason = "the file is as large as what is read or written of it"
         if amount is None:
             raise UserError(f"the fio job's {option} is not a size: {text[:40]!r}")
-        if amount == scaled and kept and equal and scaled == size_mib * _MIB:
+        if amount == scaled and counts and equal and scaled == size_mib * _MIB:
             del options[option]
         else:
             work.take(name, option, measured, reason)

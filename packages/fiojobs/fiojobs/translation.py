@@ -14,7 +14,7 @@ from typing import Final
 
 from fiojobs.language import read_job
 from fiojobs.options import ENDING, LACKS, OWN_FILES, why_without_effect
-from fiojobs.sizes import give_sizes, parts_of_sectors
+from fiojobs.sizes import give_bytes, give_sizes, parts_of_sectors
 from fiojobs.table import Row, Surroundings, Work
 from iolab_agent.cgroup_files import cores_of
 from iolab_agent.fio_options import GRAMMARS, faults_of, same_option
@@ -24,6 +24,8 @@ from iolab_base.errors import CannotRunError, UserError
 
 # Options that begin a phase.
 _PHASES = ("stonewall", "wait_for")
+# Options that name a recording to repeat.
+_READ_FILES = ("read_iolog", "merge_blktrace_file")
 _SECOND_US: Final = 10**6
 _OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
 # fio has bc calculate a value with a keyword (bc_calc() in its options.c).
@@ -104,6 +106,8 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     for name, options in work.options.items():
         _refuse_lacking(name, options, own_fio=around.own_fio)
         _fill_keywords(work, name)
+        give_bytes(work, name)
+        _check_number_of_processes(options)
     phases = _phases(work)
     ends = [name for name, o in work.options.items() if _engine(o) in ENDING]
     ramp_ms, runtime_ms, to_end = _times(work, ends)
@@ -146,8 +150,20 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         )
     if options.get("zonemode") == "zbd":
         lacks = "a zoned block device"
+    if "/" in _engine(options):
+        lacks = LACKS["external"]
+    for option in (o for o in _READ_FILES if o in options):
+        lacks = f"a file of this machine ({option})"
+    if "profile" in options:
+        raise UserError("the fio job is a profile, which makes jobs of its own: give these")
     if lacks is not None:
         raise CannotRunError(f"the fio job's section {name} needs {lacks}, which iolab cannot make")
+
+
+def _check_number_of_processes(options: Mapping[str, str]) -> None:
+    text = options.get("numjobs", "1")
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", text, re.ASCII):
+        raise UserError(f"the fio job's numjobs is not a number of processes: {text[:40]!r}")
 
 
 def _fill_keywords(work: Work, name: str) -> None:

@@ -155,6 +155,16 @@ def _described(folder: Path) -> Image | None:
     return None
 
 
+def cached_image() -> Image | None:
+    """Return the guest image if the cache has it; fetch nothing."""
+    return _described(_folder())
+
+
+def _folder() -> Path:
+    key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
+    return cache_dir("image", f"{key}-{parts_digest(locked_parts('image'))}")
+
+
 def ensure_image() -> Image:
     """Return the guest image; make it if the cache lacks it."""
     parts = locked_parts("image")
@@ -174,12 +184,7 @@ def ensure_image() -> Image:
         description = {"digest": digest_file(path), "size": path.stat().st_size}
         atomic_write(folder / "image.json", canonical_json(description))
 
-    key = digest_of(json.loads(canonical_json(_RECIPE)))[:16]
-    folder = make_folder(
-        cache_dir("image", f"{key}-{parts_digest(parts)}"),
-        make,
-        good=lambda folder: _described(folder) is not None,
-    )
+    folder = make_folder(_folder(), make, good=lambda folder: _described(folder) is not None)
     image = _described(folder)
     if image is None:
         raise IolabError(f"the guest image in {folder} disappeared: try again")
