@@ -68,7 +68,7 @@ def _cost(cell: Cell, functions: Sequence[str] | str = "") -> float:
     own = cell.functions
     if isinstance(functions, str):
         return float(own[own.index.str.match(functions)].sum())
-    return float(own.reindex(functions, fill_value=0).sum())
+    return float(own.reindex(list(functions), fill_value=0).sum())
 
 
 def _load(cell: Cell) -> float:
@@ -275,15 +275,15 @@ def reads_table(found: Mapping[str, list[Pair]]) -> Table:
     return _table("per read", {}, [])
 
 
-def tables(found: Mapping[str, list[Pair]]) -> dict[str, Table]:
-    """Return the tables of the pages, by the names of their marks."""
-    return {
-        "observed cgroup": cgroup_table(found),
-        "observed chain": chain_table(found),
-        "observed switch": switch_table(found),
-        "observed writeback": writeback_table(found),
-        "observed reads": reads_table(found),
-    }
+def tables(found: Mapping[str, list[Pair]]) -> list[tuple[str, str, Table]]:
+    """Return each table with the report whose page has it, and the name of its marks there."""
+    return [
+        ("dio_kworker", "cgroup", cgroup_table(found)),
+        ("dio_kworker", "chain", chain_table(found)),
+        ("dio_kworker", "switch", switch_table(found)),
+        ("writeback_kworker", "worker", writeback_table(found)),
+        ("fsnotify_contention", "reads", reads_table(found)),
+    ]
 
 
 def observed(found: Mapping[str, list[Pair]]) -> dict[str, Any]:
