@@ -106,9 +106,14 @@ class Cell:
         return self.profile.totals["idle_ns"] + idle
 
     @property
+    def working(self) -> Profile:
+        """The profile without the agent and the idle task."""
+        return self.profile.working()
+
+    @property
     def switches(self) -> int:
         """Context switches that the kernel counted (``ctxt`` of ``/proc/stat``)."""
-        return round(self.row["switches_per_io"] * self.row["ios"])
+        return round(self.row["switches_per_io"] * self.ios)
 
     @cached_property
     def subsystems(self) -> pd.Series:
@@ -128,7 +133,7 @@ class Cell:
     @cached_property
     def calls(self) -> pd.Series:
         """Calls per I/O by function, likewise."""
-        found = per_io(self.profile.working().functions(), self.ios)
+        found = per_io(self.working.functions(), self.ios)
         return found.groupby("function", observed=True)["calls"].sum()
 
     def of_task(self, pattern: str) -> Cell:

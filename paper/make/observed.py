@@ -9,10 +9,12 @@ leave out the agent and the idle task.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from guestprof.profile import NO_SYMBOL
 from iolab.stats.conditions import kernel_order
 from paper.make.cells import CALLS, INTERRUPT, Cell, Mean, Pair, chosen, mean, read_pairs
 
@@ -28,6 +30,7 @@ _WEIGHT, _LARGE = 400, 9600
 _PUBLISHED: Final = 1000
 _NO_DELAY: Final = "NO_DELAY_DEQUEUE"
 _WORKER: Final = r"kworker/\d+:.*"
+_INTERRUPT: Final = re.escape(INTERRUPT)
 _FLUSH: Final = r"kworker/u\d+:.*"
 _FOLIO, _BLOCK = "folio_clear_dirty_for_io", "bio_add_folio"
 _PARTS: Final = {
@@ -128,7 +131,7 @@ def _linked(task: str, does: str, other: str) -> Callable[[Cell], float]:
 # The worker wakes fio, which slept.
 _WAKES: Final = _linked(_WORKER, "wakes", "fio")
 _PREEMPTS: Final = _linked("fio", "preempts", _WORKER)
-_TRIES: Final = _linked(INTERRUPT, CALLS, _WORKER)
+_TRIES: Final = _linked(_INTERRUPT, CALLS, _WORKER)
 
 
 def _wait_ns(cell: Cell) -> float:
@@ -217,7 +220,7 @@ def chain_table(found: Mapping[str, list[Pair]]) -> Table:
         Row("context switches", _treated(_switches), 4),
         Row("calls of `try_to_wake_up`", _treated(_linked(".*", CALLS, ".*")), 4),
         Row("of these an interrupt's, for the worker", _treated(_TRIES), 4),
-        Row("an interrupt wakes the worker", _treated(_linked(INTERRUPT, "wakes", _WORKER)), 4),
+        Row("an interrupt wakes the worker", _treated(_linked(_INTERRUPT, "wakes", _WORKER)), 4),
         Row("the worker wakes fio, which slept", _treated(_WAKES), 4),
         Row("fio preempts the worker", _treated(_PREEMPTS), 4),
         Row("ns from the worker's wake-up until fio runs", _treated(_wait_ns)),
@@ -272,7 +275,27 @@ def _per_mib(value: Callable[[Cell], float]) -> Value:
 
 def reads_table(found: Mapping[str, list[Pair]]) -> Table:
     """Return what a read costs with a watch on the directory."""
-    return _table("per read", {}, [])
+    columns = {}
+    for engine in ("io_uring", "libaio"):
+        pairs = chosen(found["fsnotify"], engine=engine)
+        columns[f"{engine}, no watch"] = _outside(pairs)
+        columns[f"{engine}, directory"] = pairs
+    rows = [
+        Row("instructions", _treated(_cost)),
+        Row("calls of `dget_parent`", _treated(_called("dget_parent")), 3),
+        Row("instructions of fsnotify", _treated(_fsnotify)),
+        Row("instructions of its kprobes", _treated(lambda cell: _fsnotify(cell, probes=True))),
+    ]
+    return _table("7.2, per read", columns, rows)
+
+
+def _fsnotify(cell: Cell, *, probes: bool = False) -> float:
+    """Return instructions below ``__fsnotify_parent``: without the kprobes in it, or theirs."""
+    stacks = cell.working.stacks()
+    below = stacks["stack"].map(lambda names: "__fsnotify_parent" in names)
+    # A kprobe's trampoline is not a function of the kernel.
+    probed = stacks["stack"].map(lambda names: NO_SYMBOL in names)
+    return float(stacks.loc[below & (probed == probes), "instructions"].sum() / cell.ios)
 
 
 def tables(found: Mapping[str, list[Pair]]) -> list[tuple[str, str, Table]]:
@@ -292,6 +315,7 @@ def observed(found: Mapping[str, list[Pair]]) -> dict[str, Any]:
     kernel = "6.1"
     chained = _at(found, _PUBLISHED)[kernel]
     outside = _outside(chained)
+    watched = chosen(found["fsnotify"], engine="io_uring")
     return {
         "cgroup": {
             "kernel": small[0].treated.kernel,
@@ -340,6 +364,13 @@ def observed(found: Mapping[str, list[Pair]]) -> dict[str, Any]:
             }
             for kernel, pairs in _by_kernel(found["writeback"]).items()
         ],
+        "uring": {
+            "kernel": watched[0].treated.kernel,
+            "reads": watched[0].treated.ios,
+            "without": _round(_outside(watched), _treated(_cost)),
+            "with": _round(watched, _treated(_cost)),
+            "fsnotify": _round(watched, _treated(_fsnotify)),
+        },
     }
 
 

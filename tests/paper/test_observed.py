@@ -48,7 +48,10 @@ def _pair(kernel: str, boot: int, more: int) -> Pair:
 
 
 def test_a_switch_costs_what_is_more_for_each_additional_switch() -> None:
-    found = {"cgroup": [], "switch": [_pair("6.1", boot, more) for boot, more in enumerate((4, 5, 6))]}
+    found = {
+        "cgroup": [],
+        "switch": [_pair("6.1", boot, more) for boot, more in enumerate((4, 5, 6))],
+    }
     head, *rows = switch_table(found)
     assert head[1:] == ("6.1",)
     table = dict(rows)
