@@ -113,7 +113,7 @@ class Cell:
     @property
     def switches(self) -> int:
         """Context switches that the kernel counted (``ctxt`` of ``/proc/stat``)."""
-        return round(self.row["switches_per_io"] * self.ios)
+        return round(float(self.row["switches_per_io"]) * self.ios)
 
     @cached_property
     def subsystems(self) -> pd.Series:

@@ -13,7 +13,7 @@ import pytest
 from guestprof.profile import Profile
 from iolab.paths import REFERENCE
 from paper.make.cells import CALLS, Cell, Pair
-from paper.make.documents import REPORTS, observed
+from paper.make.documents import observed
 from paper.make.observed import observed as numbers
 from paper.make.observed import read_observed, switch_table
 
@@ -25,7 +25,7 @@ def _numbers() -> dict[str, Any]:
     return numbers(_read(REFERENCE))
 
 
-def _cell(kernel: str, role: str, boot: int, *, switches: int, **costs: int) -> Cell:
+def _cell(role: str, boot: int, *, switches: int, **costs: int) -> Cell:
     """A cell of ten I/Os, whose functions cost so many instructions per I/O, each called once."""
     weight = 9600 if role == "treatment" else None
     rows = [(n - 1, "fio", name, cost * 10, 10) for n, (name, cost) in enumerate(costs.items())]
@@ -33,50 +33,61 @@ def _cell(kernel: str, role: str, boot: int, *, switches: int, **costs: int) -> 
     nodes = pd.DataFrame(rows, columns=["parent", "task", "function", "instructions", "calls"])
     nodes = nodes.assign(pid=1, cpu=0, module="").astype({"parent": "int32"})
     totals = {"instructions": int(nodes["instructions"].sum()), "ios": 10, "idle_ns": 0}
-    row = {"kernel": kernel, "boot": boot, "weight": weight, "intervention": "none"}
+    row: dict[str, Any] = {"kernel": "6.1", "boot": boot, "weight": weight, "intervention": "none"}
     row |= {"ios": 10, "switches_per_io": switches / 10}
     chain = pd.DataFrame(columns=["cell", "task", "does", "other", "count", "wait_ns"])
     return Cell(row, Profile(nodes, totals), chain)
 
 
-def _pair(kernel: str, boot: int, more: int) -> Pair:
+def _pair(boot: int, more: int, *, switches: int = 20) -> Pair:
     scheduler = {"__schedule": 50, "try_to_wake_up": 30, "psi_task_switch": 20}
-    control = _cell(kernel, "control", boot, switches=10, submit_bio=100, **scheduler)
+    control = _cell("control", boot, switches=10, submit_bio=100, **scheduler)
     scheduler["__schedule"] += more
-    treated = _cell(kernel, "treatment", boot, switches=20, submit_bio=100, **scheduler)
-    return Pair(treated, control)
+    return Pair(_cell("treatment", boot, switches=switches, submit_bio=100, **scheduler), control)
+
+
+def _switches(*pairs: Pair) -> dict[str, str]:
+    """Return the only column of the table of switches by the names of its rows."""
+    found: dict[str, list[Pair]] = {"cgroup": [], "switch": [*pairs]}
+    head, *rows = switch_table(found)
+    assert head[1:] == ("6.1",)
+    return {row[0]: row[1] for row in rows}
 
 
 def test_a_switch_costs_what_is_more_for_each_additional_switch() -> None:
-    found = {
-        "cgroup": [],
-        "switch": [_pair("6.1", boot, more) for boot, more in enumerate((4, 5, 6))],
-    }
-    head, *rows = switch_table(found)
-    assert head[1:] == ("6.1",)
-    table = dict(rows)
+    table = _switches(*(_pair(boot, more) for boot, more in enumerate((40, 50, 60))))
     assert table["switches per I/O, no cgroup"] == "1.000"
     assert table["switches per I/O, 9600"] == "2.000"
     assert table["instructions per I/O, no cgroup"] == "200"
-    # One switch more for each I/O; t(0.975, 2) = 4.303 standard errors of 1 / sqrt(3).
-    assert table["instructions for each additional switch"] == f"5 ± {4.303 / math.sqrt(3):.0f}"
-    assert table["of these `schedule`, `wake` and `cgroup`"] == "5 ± 2"
+    # One more switch for each I/O; t(0.975, 2) = 4.303 standard errors of 10 / sqrt(3).
+    half = f"{4.302653 * 10 / math.sqrt(3):.0f}"
+    assert table["instructions for each additional switch"] == f"50 ± {half}"
+    assert table["of these `schedule`, `wake` and `cgroup`"] == f"50 ± {half}"
     assert table["of these `submit`"] == "0"
-    assert table["a call of `__schedule` at 9600, with all that it calls"] == "105 ± 2"
+    # The functions are a chain: each has called the next.
+    assert table["a call of `__schedule` at 9600, with all that it calls"] == f"150 ± {half}"
 
 
 def test_without_additional_switches_no_switch_has_a_cost() -> None:
-    same = _pair("7.2", 0, 5).control
-    table = dict(switch_table({"cgroup": [], "switch": []})[1:])
-    assert set(table) == set()
-    del same
+    table = _switches(_pair(0, 5, switches=10))
+    assert table["instructions for each additional switch"] == "-"
+    assert table["instructions per I/O, 9600"] == "205"
 
 
 def test_a_switch_on_6_1_and_a_read_with_the_watch_cost_what_they_did_before() -> None:
     (of_61,) = (row for row in _numbers()["switch"] if row["kernel"] == "6.1")
-    assert of_61["each"] == pytest.approx(5225, abs=32)
-    assert _numbers()["uring"]["with"] == pytest.approx(9422, abs=92)
-    assert _numbers()["uring"]["without"] == pytest.approx(8300, abs=92)
+    assert of_61["each"] == pytest.approx(5225, rel=0.01)
+    assert _numbers()["uring"]["with"] == pytest.approx(9422, rel=0.01)
+    assert _numbers()["uring"]["without"] == pytest.approx(8300, rel=0.01)
+
+
+def test_only_io_uring_takes_a_reference_for_each_read() -> None:
+    for pair in _read(REFERENCE)["fsnotify"]:
+        calls = [round(cell.calls["dget_parent"] * cell.ios) for cell in pair]
+        uring = pair.treated.row["engine"] == "io_uring"
+        reads = pair.treated.ios if uring else 0
+        assert reads <= calls[0] <= reads + 2
+        assert calls[1] <= 2
 
 
 def test_outside_the_cgroup_interrupts_call_for_the_worker_and_inside_it_wakes_fio() -> None:
