@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from guestprof.profile import NO_SYMBOL
 from iolab.stats.conditions import kernel_order
-from paper.make.cells import CALLS, INTERRUPT, Cell, Mean, Pair, chosen, mean, read_pairs
+from paper.make.cells import CALLS, INTERRUPT, Cell, Pair, chosen, mean, read_pairs
 
 FOLDERS: Final = ("cgroup", "switch", "writeback", "fsnotify")
 # A table, its head first.
@@ -28,7 +28,6 @@ _OUTSIDE: Final = "no cgroup"
 _WEIGHT, _LARGE = 400, 9600
 # The report's own.
 _PUBLISHED: Final = 1000
-_NO_DELAY: Final = "NO_DELAY_DEQUEUE"
 _WORKER: Final = r"kworker/\d+:.*"
 _INTERRUPT: Final = re.escape(INTERRUPT)
 _FLUSH: Final = r"kworker/u\d+:.*"
@@ -155,10 +154,6 @@ def _outside(pairs: Sequence[Pair]) -> list[Pair]:
     return [Pair(pair.control, pair.control) for pair in pairs]
 
 
-def _mean(pairs: Sequence[Pair], value: Value) -> Mean:
-    return mean(map(value, pairs))
-
-
 def _text(pairs: Sequence[Pair], row: Row) -> str:
     values = [row.value(pair) for pair in pairs]
     return mean(values).text(row.digits) if all(map(math.isfinite, values)) else "-"
@@ -169,13 +164,9 @@ def _table(title: str, columns: Mapping[str, Sequence[Pair]], rows: Sequence[Row
     return made + [(row.says, *(_text(c, row) for c in columns.values())) for row in rows]
 
 
-def _of_cgroup(found: Mapping[str, list[Pair]], weight: int, feature: str = "none") -> list[Pair]:
-    return chosen(found["cgroup"], weight=weight, intervention=feature)
-
-
 def _at(found: Mapping[str, list[Pair]], weight: int) -> dict[str, list[Pair]]:
     """Return the pairs of each kernel at a weight."""
-    return _by_kernel([*chosen(found["switch"], weight=weight), *_of_cgroup(found, weight)])
+    return _by_kernel(chosen([*found["switch"], *found["cgroup"]], weight=weight))
 
 
 def _by_kernel(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
@@ -185,11 +176,8 @@ def _by_kernel(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
 
 def cgroup_table(found: Mapping[str, list[Pair]]) -> Table:
     """Return what an I/O costs in a cgroup on 6.12."""
-    columns = {
-        _OUTSIDE: _outside(_of_cgroup(found, _WEIGHT)),
-        **{f"weight {w}": _of_cgroup(found, w) for w in (_WEIGHT, _LARGE)},
-        **{f"{w}, {_NO_DELAY}": _of_cgroup(found, w, _NO_DELAY) for w in (_WEIGHT, _LARGE)},
-    }
+    columns = {f"weight {w}": chosen(found["cgroup"], weight=w) for w in (_WEIGHT, _LARGE)}
+    columns = {_OUTSIDE: _outside(columns[f"weight {_WEIGHT}"]), **columns}
     rows = [
         Row("instructions", _treated(_cost)),
         Row("more than outside, each additional switch", _each(_cost)),
@@ -311,7 +299,7 @@ def tables(found: Mapping[str, list[Pair]]) -> list[tuple[str, str, Table]]:
 
 def observed(found: Mapping[str, list[Pair]]) -> dict[str, Any]:
     """Return the numbers of the write-up: means over boots, rounded as its text shows them."""
-    small, large = _of_cgroup(found, _WEIGHT), _of_cgroup(found, _LARGE)
+    small, large = (chosen(found["cgroup"], weight=w) for w in (_WEIGHT, _LARGE))
     kernel = "6.1"
     chained = _at(found, _PUBLISHED)[kernel]
     outside = _outside(chained)
@@ -336,13 +324,7 @@ def observed(found: Mapping[str, list[Pair]]) -> dict[str, Any]:
             "tries": _round(outside, _treated(_TRIES), 2),
             "wakes_once_in": _round(outside, _inverse(_WAKES)),
         },
-        "large": {
-            "weight": _LARGE,
-            "with": _round(large, _treated(_cost)),
-            "without_delayed_dequeue": _round(
-                _of_cgroup(found, _LARGE, _NO_DELAY), _treated(_cost)
-            ),
-        },
+        "large": {"weight": _LARGE, "with": _round(large, _treated(_cost))},
         "switch": [
             {
                 "kernel": kernel,

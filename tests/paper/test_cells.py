@@ -62,7 +62,7 @@ def test_the_chain_counts_calls_of_sleeping_and_of_runnable_tasks() -> None:
     chain = chain_of(story()).set_index(["does", "task", "other"])["count"].to_dict()
     assert chain["wakes", "kworker/0:1", "fio"] == 2
     assert chain[CALLS, "kworker/0:1", "fio"] == 3
-    assert chain[CALLS, INTERRUPT, "kworker/0:1"] == 1
+    assert chain[CALLS, INTERRUPT, "kworker/0:1"] == 2
     assert chain[CALLS, "fio", "kworker/0:1"] == 1
     assert chain["preempts", "fio", "kworker/0:1"] == 2
 

@@ -13,7 +13,7 @@ import pytest
 from guestprof.profile import Profile
 from iolab.paths import REFERENCE
 from paper.make.cells import CALLS, Cell, Pair
-from paper.make.documents import observed
+from paper.make.documents import REPORTS, observed
 from paper.make.observed import observed as numbers
 from paper.make.observed import read_observed, switch_table
 
@@ -106,3 +106,21 @@ def test_the_pages_of_the_reports_show_what_was_counted() -> None:
     for page, name, table in observed(REFERENCE):
         assert f"<!-- {name}: " in page.read_text(encoding="utf-8")
         assert table in page.read_text(encoding="utf-8"), name
+
+
+def test_the_sentences_of_the_reports_say_what_was_counted() -> None:
+    def page(name: str) -> str:
+        return " ".join((REPORTS / f"{name}.md").read_text(encoding="utf-8").split())
+
+    found = _numbers()
+    chain, text = found["chain"], page("dio_kworker")
+    assert f"instead of some {found['cgroup']['getevents_batch']}." in text
+    assert f"{chain['wait_us']} µs after the worker woke it" in text
+    assert f"wakes it once in some {chain['wakes_once_in']} I/Os" in text
+    assert chain["preempts"] == pytest.approx(1, abs=0.001)
+    first, *_, last = [row for row in found["switch"] if row["each"] is not None]
+    assert 1.25 < last["each"] / first["each"] < 1.35
+    assert last["scheduler"] / first["scheduler"] < 1.1
+    for row, digits in zip(found["writeback"], (0, 1), strict=True):
+        times = f"{row['ext4'] / row['xfs']:.{digits}f}"
+        assert f"{row['kernel']}: {times} times as much" in page("writeback_kworker")
