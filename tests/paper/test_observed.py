@@ -114,7 +114,7 @@ def test_the_sentences_of_the_reports_say_what_was_counted() -> None:
 
     found = _numbers()
     chain, text = found["chain"], page("dio_kworker")
-    assert f"instead of some {found['cgroup']['getevents_batch']}." in text
+    assert f"instead of {found['cgroup']['getevents_batch']}." in text
     assert f"{chain['wait_us']} µs after the worker woke it" in text
     assert f"wakes it once in some {chain['wakes_once_in']} I/Os" in text
     assert chain["preempts"] == pytest.approx(1, abs=0.001)
