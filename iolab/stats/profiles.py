@@ -22,15 +22,19 @@ from iolab_base.names import one_of
 _BY = ("function", "inclusive", "subsystem")
 
 
-def _costs(profile: Profile, by: str) -> pd.Series:
-    """Return instructions per I/O by function or subsystem."""
+def costs(profile: Profile, by: str = "subsystem") -> pd.Series:
+    """Return what an I/O costs in instructions, without the agent and the idle task.
+
+    `by` is as for `difference`. Raises UserError if no I/O was done, or `by` is unknown.
+    """
+    one_of("kind of cost", by, _BY)
     ios, working = profile.ios, profile.working()
     if by == "subsystem":
         frame = working.subsystems()
     else:
         frame = working.inclusive() if by == "inclusive" else working.functions()
-    costs: pd.Series = per_io(frame, ios).groupby(_name(by), observed=True)["instructions"].sum()
-    return costs
+    found: pd.Series = per_io(frame, ios).groupby(_name(by), observed=True)["instructions"].sum()
+    return found
 
 
 def difference(treated: Profile, control: Profile, *, by: str = "function") -> pd.DataFrame:
@@ -42,10 +46,7 @@ def difference(treated: Profile, control: Profile, *, by: str = "function") -> p
     "inclusive" (those with all that it called) or "subsystem". Raises UserError if no I/O was done,
     or `by` is unknown.
     """
-    one_of("kind of difference", by, _BY)
-    both = pd.concat(
-        [_costs(treated, by), _costs(control, by)], axis=1, keys=["treated", "control"]
-    )
+    both = pd.concat([costs(treated, by), costs(control, by)], axis=1, keys=["treated", "control"])
     both = both.fillna(0.0)
     both["difference"] = both["treated"] - both["control"]
     return _by_size(both.rename_axis(_name(by)).reset_index())
@@ -94,8 +95,8 @@ def subsystem_table(data: Dataset, profiles: Mapping[str, Profile]) -> pd.DataFr
     for row in data.cells[data.cells["cell"].isin(list(profiles))].to_dict("records"):
         profile = profiles[row["cell"]]
         known = {name: row[name] for name in ("cell", "kernel", "boot", "role", treatment)}
-        costs: dict[Any, Any] = _costs(profile, "subsystem").reindex(KINDS, fill_value=0).to_dict()
-        rows.append(known | {"ios": profile.totals["ios"]} | costs)
+        found: dict[Any, Any] = costs(profile).reindex(KINDS, fill_value=0).to_dict()
+        rows.append(known | {"ios": profile.totals["ios"]} | found)
     return pd.DataFrame(rows)
 
 

@@ -31,7 +31,7 @@ from iolab_base.reading import RefusedFileError, digest_regular, lines_of_gzip
 
 HASHES: Final = "hashes.jsonl.gz"
 HASHES_FORMAT: Final = "iolab-hashes/1"
-_TABLES: Final = (
+TABLES: Final = (
     *("cells.parquet", "latency.parquet", "mechanism.parquet"),
     *("unavailable.json", "kernels.json"),
 )
@@ -105,7 +105,7 @@ def write_hashes(
     lines = [_line(store, key, cells) for key, cells in blocks.items()]
     header = {
         "format": HASHES_FORMAT,
-        "tables": {name: digest_file(folder / name) for name in _TABLES},
+        "tables": {name: digest_file(folder / name) for name in TABLES},
         "blocks_sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
     }
     text = "".join([canonical_json(header) + "\n", *lines])
@@ -145,7 +145,7 @@ def read_hashes(folder: Path, data: Dataset) -> list[BlockHashes]:
         digest.update(line)
     if digest.hexdigest() != sealed:
         raise UserError(f"{path}: its blocks were changed or cut since they were written")
-    for name in _TABLES:
+    for name in TABLES:
         if _digest_of(folder / name, FILE_BYTES, folder) != tables.get(name):
             raise UserError(
                 f"{folder / name}: it was changed since {HASHES} was written, or is of another "

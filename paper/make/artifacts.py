@@ -26,6 +26,7 @@ from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write
 from paper.make.documents import renew
 from paper.make.figures import draw_combined
+from paper.make.observed import observed, read_observed
 from paper.make.results import bracket_rows, collect, write_results
 
 PAPER = Path(__file__).resolve().parents[1]
@@ -105,8 +106,9 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     of ``iolab why`` (``why/*`` in `data`) to ``figures/why``, and those of `draw_combined` beside
     them. What another clock measured (``other-clock/*`` in `data`) is compared with virtual time,
     and what was measured again with other seeds (``again/*``) with the first time. Kernels on both
-    sides of a commit are in ``controls``, and what lies around a report's own set-up is in
-    ``near``; where `data` has neither, the reference data have.
+    sides of a commit are in ``controls``, what lies around a report's own set-up is in ``near``,
+    and what the observer counted is in ``observed``; those of the reference data stand in for any
+    that `data` lacks.
 
     Parameters
     ----------
@@ -141,6 +143,7 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
         again=_compared(data, "again"),
         brackets=bracket_rows(_with(data, "controls")),
         near=[load(folder) for folder in sorted((_with(data, "near") / "near").iterdir())],
+        observed=observed(read_observed(_with(data, "observed"))),
         reference=data == REFERENCE,
     )
     write_results(path, document)

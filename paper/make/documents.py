@@ -31,13 +31,15 @@ from iolab.store.dataset import load, result_folders, with_measure
 from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
+from paper.make.observed import read_observed, tables
 from paper.make.results import bracket_rows, judged_at
 
 _ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
 CLAIMS = _ROOT / "docs" / "verdicts.md"
 CAUSES = _ROOT / "docs" / "causes.md"
-THRESHOLDS = _ROOT / "docs" / "reports" / "dio_kworker.md"
+REPORTS = _ROOT / "docs" / "reports"
+THRESHOLDS = REPORTS / "dio_kworker.md"
 RULES = _ROOT / "docs" / "rules.md"
 CONTROLS = _ROOT / "docs" / "controls.md"
 ATLAS = _ROOT / "docs" / "atlas.md"
@@ -332,6 +334,15 @@ def atlas(data: Path) -> str:
     return "\n".join(lines)
 
 
+def observed(data: Path) -> list[tuple[Path, str, str]]:
+    """Return what the observer counted as Markdown: each table's page and marks, and the table."""
+    found = []
+    for report, name, (head, *rows) in tables(read_observed(data)):
+        lines = [_row(*head), "|---" * len(head) + "|", *(_row(*row) for row in rows)]
+        found.append((REPORTS / f"{report}.md", name, "\n".join(lines)))
+    return found
+
+
 def renew(data: Path) -> None:
     """Write the tables of README and docs anew from a folder of results."""
     fill(README, "verdicts", verdicts(data))
@@ -347,6 +358,8 @@ def renew(data: Path) -> None:
     fill(RULES, "rules", rules())
     table = thresholds(data / "dio_kworker-threshold", "switches_per_io", 1.0)
     fill(THRESHOLDS, "thresholds", table)
+    for page, name, counted in observed(data):
+        fill(page, name, counted)
 
 
 def fill(path: Path, name: str, made: str) -> None:

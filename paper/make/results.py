@@ -34,7 +34,7 @@ from iolab_base.files import atomic_write, digest_of
 from iolab_base.reading import read_regular
 
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
-FORMAT: Final = "iolab-results/7"
+FORMAT: Final = "iolab-results/8"
 
 # A data set with the command that measured it, where that is known.
 Measured = tuple[Dataset, str | None]
@@ -48,6 +48,7 @@ def collect(
     again: Sequence[tuple[str, pd.DataFrame]] = (),
     brackets: Sequence[Mapping[str, Any]] = (),
     near: Sequence[Dataset] = (),
+    observed: Mapping[str, Any] | None = None,
     reference: bool = False,
     confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
@@ -74,6 +75,8 @@ def collect(
         Rows of `bracket_rows`.
     near : sequence of Dataset, optional
         What ``--profile near`` measured, a data set for each report.
+    observed : mapping, optional
+        What `paper.make.observed.observed` returns.
     reference : bool
         Whether these are the project's own data, which the text of the write-up names.
     confidence : float
@@ -106,6 +109,7 @@ def collect(
         "again": [row for folder, table in again for row in _compared(folder, table)],
         "brackets": list(brackets),
         "near": [row for data in near for row in near_rows(data)],
+        "observed": dict(observed or {}),
     }
 
 

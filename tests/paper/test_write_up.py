@@ -4,7 +4,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tomllib
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +26,7 @@ from iolab.store.dataset import load
 from iolab_base.errors import IolabError, UserError
 from iolab_base.foreign import line
 from paper.make.artifacts import PAPER
+from paper.make.observed import observed, read_observed
 from paper.make.results import bracket_rows, check, collect, write_results
 from paper.make.write_up import build, check_sources, literals, macros
 from tests.support.payloads import MARK, PAYLOADS, TEXT, Attacked
@@ -34,7 +34,7 @@ from tests.support.reports import COMMAND, every_report
 
 SOURCES = (
     *("iolab.typ", "post.typ", "parts.typ", "published.toml", "references.yml"),
-    *("not_results.toml", "observed.toml", "page.css"),
+    *("not_results.toml", "page.css"),
 )
 CAPTION = f"Drawn for a test. Remade by: nox -s figures; data measured by: {COMMAND}."
 
@@ -43,7 +43,9 @@ def collected(**more: Any) -> dict[str, Any]:
     """Return results of all reports, with the controls and the neighbourhood of the real ones."""
     measured = [(data, COMMAND) for data in every_report().values()]
     near = [load(folder) for folder in sorted((REFERENCE / "near").iterdir())]
-    return collect(measured, brackets=bracket_rows(REFERENCE), near=near, **more)
+    counted = observed(read_observed(REFERENCE))
+    brackets = bracket_rows(REFERENCE)
+    return collect(measured, brackets=brackets, near=near, observed=counted, **more)
 
 
 _document = cache(collected)
@@ -93,22 +95,6 @@ def test_a_number_typed_by_hand_is_found(text: str, found: list[tuple[int, str]]
 
 def test_the_paper_holds_no_number_that_is_not_explained() -> None:
     check_sources(PAPER)
-
-
-def test_what_was_observed_is_what_the_findings_say() -> None:
-    pages = sorted((PAPER.parent / "docs" / "reports").glob("*.md"))
-    text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    known = set(re.findall(r"\d+(?:,\d{3})*(?:\.\d+)?", text))
-
-    def numbers(part: Any) -> list[int | float]:
-        if isinstance(part, dict | list):
-            below = part.values() if isinstance(part, dict) else part
-            return [number for one in below for number in numbers(one)]
-        return [part] if isinstance(part, int | float) else []
-
-    found = numbers(tomllib.loads((PAPER / "observed.toml").read_text()))
-    assert len(found) > 30
-    assert [n for n in found if not {str(n), f"{n:,}", f"{n:.3f}"} & known] == []
 
 
 @pytest.mark.nightly

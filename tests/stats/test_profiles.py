@@ -94,5 +94,5 @@ def test_what_was_not_observed_has_no_differences() -> None:
         subsystem_table(data, {})
     with pytest.raises(UserError, match="control"):
         profile_differences(data, {"b0-control": profiles["b0-control"]})
-    with pytest.raises(UserError, match="unknown kind of difference"):
+    with pytest.raises(UserError, match="unknown kind of cost"):
         difference(_profile(), _profile(), by="size")
