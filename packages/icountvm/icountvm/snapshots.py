@@ -65,8 +65,8 @@ _TRIES = 8
 # More than the instructions between two readings of the clock (1,171 on 6.1), and less than the
 # time to most timers.
 _STILL_NS = 10_000
-# More than that reading takes if the guest handles an interrupt first (10,889 on 6.1), and less than
-# the time to most timers, too.
+# More than that reading takes if the guest first handles an interrupt (10,889 on 6.1), and less
+# than the time to most timers, too.
 _NEAR_NS = 100_000
 # The race is rarely lost, and hardly ever this often in a row.
 _ALIKE = 3
