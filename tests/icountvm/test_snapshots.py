@@ -180,6 +180,17 @@ def test_several_processors_may_have_their_turn_in_each_stop() -> None:
     assert stood([1_052_771, 430_112, 430_112, 430_112], 2)
 
 
+def test_an_interrupt_may_be_due_in_each_stop() -> None:
+    stood = snapshots._stood_still
+    assert not stood([10_889], 1)
+    assert not stood([10_889, 1_052_771, 10_889], 1)
+    assert not stood([10_889, 10_889, 10_890], 1)
+    assert stood([10_889, 10_889, 10_889], 1)
+    assert stood([1_052_771, 10_889, 10_889, 10_889], 1)
+    assert stood([99_999] * 3, 1)
+    assert not stood([100_000] * 8, 1)
+
+
 @pytest.mark.vm
 def test_a_damaged_snapshot_is_made_again(target: VmTarget, tmp_path: Path, first: First) -> None:
     snapshot = Snapshot(first.snapshot)
