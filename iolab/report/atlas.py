@@ -62,7 +62,7 @@ class AtlasIndex:
         rows = []
         for name in self._reports():
             facts, parts = _facts(get_pathology(name)), self._answers(name).items()
-            answers = {c: f"{one['words']} {one['estimate']}".strip() for c, one in parts}
+            answers = {c: f"{one['words']}, {one['estimate']}".rstrip(", ") for c, one in parts}
             row = {"report": name, "published": facts["published"], **answers}
             rows.append({**row, "cause": facts["cause"]})
         return pd.DataFrame(rows)

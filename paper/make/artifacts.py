@@ -24,9 +24,9 @@ from iolab.sweeps.pages import Page, make_pages
 from iolab.sweeps.pool import default_jobs
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write
-from paper.make.documents import renew
+from paper.make.documents import COSTS, renew
 from paper.make.figures import draw_combined
-from paper.make.observed import observed, read_observed
+from paper.make.observed import cost_bars, observed, read_observed
 from paper.make.results import bracket_rows, collect, write_results
 
 PAPER = Path(__file__).resolve().parents[1]
@@ -135,6 +135,7 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
     path = paper / "results.json"
     compared = _compared(data, "other-clock")
+    counted = read_observed(_with(data, "observed"))
     pairs = zip(measured, map(_command, sources), strict=True)
     document = collect(
         pairs,
@@ -143,11 +144,13 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
         again=_compared(data, "again"),
         brackets=bracket_rows(_with(data, "controls")),
         near=[load(folder) for folder in sorted((_with(data, "near") / "near").iterdir())],
-        observed=observed(read_observed(_with(data, "observed"))),
+        observed=observed(counted),
         reference=data == REFERENCE,
     )
     write_results(path, document)
-    draw_combined(document, compared, paper / "figures", partial(_remade_in, data))
+    draw_combined(
+        document, cost_bars(counted), compared, paper / "figures", partial(_remade_in, data)
+    )
     return path
 
 
@@ -212,6 +215,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"claims are in {collect_results(data)}")
         if not argv:
             renew(REFERENCE)
+            shutil.copyfile(PAPER / "figures" / "costs.svg", COSTS)
     except IolabError as error:
         print(f"iolab: {error}", file=sys.stderr)
         return error.exit_code

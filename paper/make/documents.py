@@ -43,6 +43,7 @@ THRESHOLDS = REPORTS / "dio_kworker.md"
 RULES = _ROOT / "docs" / "rules.md"
 CONTROLS = _ROOT / "docs" / "controls.md"
 ATLAS = _ROOT / "docs" / "atlas.md"
+COSTS = _ROOT / "docs" / "images" / "observer-costs.svg"
 # How the tables of README and docs name a verdict.
 _WORDS = {
     "reproduced": "yes",

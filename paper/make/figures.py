@@ -25,6 +25,9 @@ from iolab.figures.verdicts import (
 from iolab.pathology import get_pathology
 
 _PALETTE: Final = sns.color_palette("colorblind")
+# Of a bar's parts: warm ones for the scheduler's, which come last.
+_COLOURS: Final = [_PALETTE[at] for at in (0, 9, 2, 7, 8, 5, 6, 1, 3, 4)]
+_BESIDE: Final[dict[str, Any]] = {"textcoords": "offset points", "va": "center"}
 _SIDES: Final[dict[str, dict[str, Any]]] = {
     "own": {"color": "black", "marker": "D"},
     "with": {"color": _PALETTE[3], "marker": "o"},
@@ -92,8 +95,30 @@ def near_figure(near: Sequence[Mapping[str, Any]], name: str) -> Figure:
     return figure
 
 
+@styled
+def cost_figure(costs: pd.DataFrame) -> Figure:
+    """Draw a bar for each row of instructions per I/O, its columns side by side."""
+    figure = Figure(figsize=(DOUBLE_IN, 0.9 + 0.2 * len(costs)), layout="constrained")
+    axes = figure.subplots()
+    ends = costs.cumsum(axis=1)
+    for name, colour in zip(costs, _COLOURS, strict=False):
+        starts = ends[name] - costs[name]
+        axes.barh(costs.index, costs[name], left=starts, color=colour, label=name)
+    for row, whole in enumerate(ends.iloc[:, -1]):
+        axes.annotate(
+            f"{whole:,.0f}", (whole, row), (3, 0), textcoords="offset points", va="center"
+        )
+    axes.invert_yaxis()
+    axes.margins(x=0.08)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlabel("instructions per I/O (ns of virtual time)")
+    legend(figure, axes.get_legend_handles_labels()[0])
+    return figure
+
+
 def draw_combined(
     document: Mapping[str, Any],
+    costs: tuple[pd.DataFrame, pd.Series],
     compared: Sequence[tuple[str, pd.DataFrame]],
     folder: Path,
     remade: Callable[[str], str],
@@ -104,6 +129,8 @@ def draw_combined(
     ----------
     document : mapping
         The write-up's results.
+    costs : (DataFrame, Series)
+        What an I/O costs in and outside a cgroup, of `paper.make.observed.cost_bars`.
     compared : sequence of (str, DataFrame)
         What `iolab.report.compare_clocks` returns, with the name of its folder.
     folder : Path
@@ -125,6 +152,11 @@ def draw_combined(
         says = f"The first report around its own set-up, {boots}. A row says what differs from it."
         caption = f"{says} {ends} {remade(f'near/{_FIRST}')}"
         save_figure(near_figure(document["near"], _FIRST), folder, "near", caption=caption)
+    bars, counted = costs
+    counts = f"Means, {boots_text(counted)}, without the agent and the idle task."
+    says = f"What an I/O costs in and outside a cgroup, by the part of the kernel. {counts}"
+    caption = f"{says} {CLOCKS['virtual']} {remade('observed')}"
+    save_figure(cost_figure(bars), folder, "costs", caption=caption)
     for name, table in compared:
         both = table[table["estimate"].notna() & table["virtual_estimate"].notna()]
         figure, text = publish_comparison(both)

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from guestprof.profile import NO_SYMBOL
+import pandas as pd
+
+from guestprof.profile import KINDS, NO_SYMBOL
 from iolab.stats.conditions import kernel_order
 from paper.make.cells import CALLS, INTERRUPT, Cell, Pair, chosen, mean, read_pairs
 
@@ -191,6 +193,25 @@ def cgroup_table(found: Mapping[str, list[Pair]]) -> Table:
         Row("IOPS lost, %", _lost_percent, 1),
     ]
     return _table("6.12, per I/O", columns, rows)
+
+
+def cost_bars(found: Mapping[str, list[Pair]]) -> tuple[pd.DataFrame, pd.Series]:
+    """Return what an I/O costs by subsystem, in and outside a cgroup, and how many boots say so.
+
+    A row is a kernel with a weight or without a cgroup.
+    """
+    bars, boots = {}, {}
+    for kernel, pairs in _at(found, _LARGE).items():
+        small = [p for p in chosen(found["cgroup"], weight=_WEIGHT) if p.treated.kernel == kernel]
+        columns = {_OUTSIDE: _outside(pairs), f"weight {_WEIGHT}": small, f"weight {_LARGE}": pairs}
+        for says, column in columns.items():
+            if column:
+                costs = pd.DataFrame([pair.treated.subsystems for pair in column])
+                bars[f"{kernel}, {says}"], boots[f"{kernel}, {says}"] = costs.mean(), len(costs)
+    table = pd.DataFrame(bars).T.fillna(0)
+    # The scheduler's parts stand side by side.
+    kinds = sorted(KINDS, key=lambda kind: kind in _SCHEDULER)
+    return table[[kind for kind in kinds if kind in table]], pd.Series(boots)
 
 
 def chain_table(found: Mapping[str, list[Pair]]) -> Table:

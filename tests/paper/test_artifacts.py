@@ -28,8 +28,8 @@ def test_claims_and_their_figure_are_collected_the_same_each_time(tmp_path: Path
         files = sorted((tmp_path / place / "figures").iterdir())
         made.append([f.read_bytes() for f in (path, *files)])
         names = [f.name for f in files]
-        ends = ("pdf", "png", "svg", "txt")
-        assert names == [f"{n}.{end}" for n in ("brackets", "near", "verdicts") for end in ends]
+        drawn, ends = ("brackets", "costs", "near", "verdicts"), ("pdf", "png", "svg", "txt")
+        assert names == [f"{name}.{end}" for name in drawn for end in ends]
     assert made[0] == made[1]
     assert read_results(tmp_path / "a" / "results.json")["pathologies"][0]["command"] == COMMAND
     caption = (tmp_path / "a" / "figures" / "verdicts.txt").read_text()

@@ -6,12 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
 
 from iolab.paths import REFERENCE
 from iolab.store.dataset import load
-from paper.make.figures import bracket_figure, near_figure
+from paper.make.figures import bracket_figure, cost_figure, near_figure
 from paper.make.results import bracket_rows, near_rows
 
 
@@ -58,3 +60,17 @@ def test_a_neighbourhood_has_a_point_for_each_condition_of_each_kernel(
             if (row["kernel"], row["claim"]) == (first, axes.get_title())
         ]
         assert _shown(axes, "o") == expected
+
+
+def test_a_bar_is_as_long_as_its_parts_together() -> None:
+    parts = {"user": [2000.0, 2500.0], "submit": [4000.0, 0.0], "schedule": [20.0, 3500.0]}
+    costs = pd.DataFrame(parts, index=["6.1, no cgroup", "6.1, weight 9600"])
+    (axes,) = cost_figure(costs).axes
+    bars = [bars for bars in axes.containers if isinstance(bars, BarContainer)]
+    drawn = {str(one.get_label()): one.patches for one in bars}
+    assert list(drawn) == list(costs)
+    for part, patches in drawn.items():
+        assert [bar.get_width() for bar in patches] == costs[part].tolist()
+    ends = [bar.get_x() + bar.get_width() for bar in drawn["schedule"]]
+    assert ends == costs.sum(axis=1).tolist()
+    assert {text.get_text() for text in axes.texts} == {"6,020", "6,000"}
