@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from iolab.sweeps.pages import Page, make_pages
 from iolab.sweeps.pool import default_jobs
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write
+from paper.make import run
 from paper.make.documents import COSTS, renew
 from paper.make.figures import draw_combined
 from paper.make.observed import cost_bars, observed, read_observed
@@ -204,23 +204,18 @@ def _remade(data: Path, source: Path) -> str:
     return f"Remade by: {figures}{measured}."
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Draw from the folder that is named; or from the reference data, and renew the README."""
-    try:
-        if len(argv) > 1:
-            raise UserError("one folder of results at most: nox -s figures -- FOLDER")
-        data = Path(argv[0]) if argv else REFERENCE
-        for folder in draw(data):
-            print(f"figures are in {folder}")
-        print(f"claims are in {collect_results(data)}")
-        if not argv:
-            renew(REFERENCE)
-            shutil.copyfile(PAPER / "figures" / "costs.svg", COSTS)
-    except IolabError as error:
-        print(f"iolab: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    if len(argv) > 1:
+        raise UserError("one folder of results at most: nox -s figures -- FOLDER")
+    data = Path(argv[0]) if argv else REFERENCE
+    for folder in draw(data):
+        print(f"figures are in {folder}")
+    print(f"claims are in {collect_results(data)}")
+    if not argv:
+        renew(REFERENCE)
+        shutil.copyfile(PAPER / "figures" / "costs.svg", COSTS)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(main)

@@ -10,7 +10,6 @@ recorded, who woke and who preempted whom in each cell (``chain.parquet``).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,10 +27,11 @@ from iolab.stats.profiles import costs
 from iolab.store.dataset import load
 from iolab.store.hashes import HASHES, TABLES, read_hashes
 from iolab.store.profiles import ProfileStore
-from iolab_base.errors import IolabError, UserError
+from iolab_base.errors import UserError
 from iolab_base.files import atomic_write
 from iolab_base.parquet import FILE_BYTES, as_frame, read_table
 from iolab_base.reading import read_regular
+from paper.make import run
 
 CHAIN: Final = "chain.parquet"
 # Of a call of try_to_wake_up, whether or not the task was asleep.
@@ -224,17 +224,12 @@ def copy(results: Path, folder: Path) -> None:
         atomic_write(folder / name, read_regular(results / name, FILE_BYTES))
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Copy the folder of results that is named first to the one that is named second."""
-    try:
-        if len(argv) != 2:
-            raise UserError("name a folder of results and the new folder")
-        copy(*map(Path, argv))
-    except IolabError as error:
-        print(f"iolab: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    if len(argv) != 2:
+        raise UserError("name a folder of results and the new folder")
+    copy(*map(Path, argv))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(main)

@@ -8,7 +8,6 @@ bytes.
 from __future__ import annotations
 
 import re
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Final, Literal
 
 from iolab_base.errors import IolabError, UserError
 from iolab_base.files import atomic_write
+from paper.make import run
 from paper.make.artifacts import PAPER
 from paper.make.results import read_results
 
@@ -205,18 +205,13 @@ def _message(message: str) -> str:
     return message.strip().removeprefix("assertion failed: ")
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Make the write-up and print where it is."""
-    try:
-        if argv:
-            raise UserError("nox -s paper takes no arguments: nox -s figures -- FOLDER does")
-        for path in build():
-            print(f"wrote {path}")
-    except IolabError as error:
-        print(f"iolab: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    if argv:
+        raise UserError("nox -s paper takes no arguments: nox -s figures -- FOLDER does")
+    for path in build():
+        print(f"wrote {path}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(main)

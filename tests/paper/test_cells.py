@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,7 @@ from iolab.store.dataset import load
 from iolab.store.hashes import HASHES, TABLES, read_hashes
 from iolab.store.profiles import ProfileStore
 from iolab_base.errors import UserError
+from paper.make import run
 from paper.make.cells import CALLS, CHAIN, INTERRUPT, chain_of, copy, main, mean, read_pairs
 from paper.make.observed import FOLDERS
 from tests.guestprof.test_schedule import story
@@ -96,7 +98,7 @@ def _swept(root: Path) -> Path:
 
 def test_a_sweep_is_copied_with_its_profiles_and_chains(tmp_path: Path) -> None:
     results, folder = _swept(tmp_path / "runs"), tmp_path / "copied"
-    assert main([str(results), str(folder)]) == 0
+    main([str(results), str(folder)])
     for name in (*TABLES, HASHES):
         assert (folder / name).read_bytes() == (_OBSERVED / "fsnotify" / name).read_bytes()
     paths = sorted((folder / "profiles").glob("*/*.parquet"))
@@ -107,7 +109,8 @@ def test_a_sweep_is_copied_with_its_profiles_and_chains(tmp_path: Path) -> None:
     chain = pd.read_parquet(folder / CHAIN)
     assert set(chain["cell"]) == {f"{path.parent.name}-{path.stem}" for path in paths[1:]}
     # The folder is there now.
-    assert main([str(results), str(folder)]) == 2
+    with pytest.raises(UserError, match="copied"):
+        main([str(results), str(folder)])
 
 
 def test_a_sweep_without_observed_cells_is_not_copied(tmp_path: Path) -> None:
@@ -120,7 +123,10 @@ def test_a_sweep_without_observed_cells_is_not_copied(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [[], ["one"], ["a", "b", "c"]])
 def test_the_command_needs_two_folders(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == 2
+    monkeypatch.setattr(sys, "argv", ["cells", *words])
+    with pytest.raises(SystemExit) as ended:
+        run(main)
+    assert ended.value.code == 2
     assert "folder" in capsys.readouterr().err
