@@ -8,6 +8,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -96,7 +97,10 @@ def check(argv: Sequence[str]) -> None:
         _nox(rest)
     elif name == "papermill":
         _papermill(rest)
-    elif [name, *rest[:2]] != ["python", "-m", "pyperf"] and name not in _FOREIGN:
+    elif name == "python" and rest[:1] == ["-m"] and rest[1:]:
+        if find_spec(rest[1]) is None:
+            raise WrongCommandError(f"{rest[1]} is no module")
+    elif name not in _FOREIGN:
         raise WrongCommandError(f"{name} is no program that these documents know")
 
 
