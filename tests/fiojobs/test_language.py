@@ -64,7 +64,6 @@ def _mixed(**more: str) -> dict[str, str]:
             "rw=randrw directory=/mnt/fio",
             [Section("job", {"rw": "randrw", "directory": "/mnt/fio"})],
         ),
-        ("[a]\n[a]\nrw=read\n", [Section("a", {}), Section("a-2", {"rw": "read"})]),
         ("[\u65e5\u672c]\n", [Section("job", {})]),
         ("[a]\nbs=4k\nkb_base=1000\n", [Section("a", {"kb_base": "1000", "bs": "4k"})]),
         (
@@ -222,6 +221,8 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("[a\nrw=read\n", "line 1 is not a section: '[a'"),
         ("[]\nrw=read\n", "line 1 is not a section: '[]'"),
         ("rw=read\n[a]\n", "line 1 ('rw') comes before any [section]"),
+        ("[a]\n[a]\n", "two sections named 'a'"),
+        ("fio --name=a --rw=read --name=a", "two sections named 'a'"),
         ("[globals]\nrw=read\n", "'globals' cannot be the name of a section"),
         ("[a]\nsize=${IOLAB_ABSENT}\n", "environment variable 'IOLAB_ABSENT', which is not set"),
         ("[a]\ninclude absent.fio\n", "cannot read the fio job 'absent.fio': No such file"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +53,8 @@ class _Text:
     sections: list[Section] = field(default_factory=list)
     only: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    # Names of sections of this call of fio, as they were given.
+    named: list[str] = field(default_factory=list)
 
     def add(self, name: str, options: Mapping[str, str]) -> None:
         """Add a section, or options of [global], which hold for all later ones."""
@@ -65,7 +68,15 @@ class _Text:
         if name == "global":
             self.everywhere = merged
         elif not self.only or name in self.only:
+            self.named.append(name)
             self.sections.append(Section(self._own(_plain(name)), merged))
+
+    def end_call(self) -> None:
+        """Check the names of a call's sections; the next call may have them again."""
+        for name, count in Counter(self.named).items():
+            if count > 1:
+                raise UserError(f"the fio job has two sections named {name[:60]!r}")
+        self.named.clear()
 
     def filled(self, value: str) -> str:
         """Return a value with the variables of the environment, as fio and a shell fill them in."""
@@ -83,7 +94,7 @@ class _Text:
         return _VARIABLE.sub(fill, value)
 
     def _own(self, name: str) -> str:
-        """Return a name that no section has yet: fio takes two of one name."""
+        """Return a name that no section has yet, of this call of fio or of an earlier one."""
         taken = {section.name for section in self.sections}
         names = (f"{name[:60]}-{number}" for number in itertools.count(2))
         return name if name not in taken else next(n for n in names if n not in taken)
@@ -122,6 +133,7 @@ def read_job(job: str | Path) -> list[Section]:
         _read_text(_read(path), path.parent, found)
     else:
         _read_pasted(plain_text(str(job)), found)
+    found.end_call()
     if not found.sections:
         only = f" called {', '.join(found.only)}" if found.only else " beside [global]"
         raise UserError(f"the fio job has no section{only}, so it does nothing")
@@ -221,6 +233,7 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
     """Read fio's words; a job that comes with the command stands for a file that is not there."""
     found.environment = {**os.environ, **command.environment}
     found.everywhere, found.only = dict(command.options), []
+    found.end_call()
     name, options, files = "", dict[str, str](), list[str]()
     for key, value in _options(command, found):
         if key == "name":
