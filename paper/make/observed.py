@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -62,6 +63,7 @@ class Row(NamedTuple):
     digits: int = 0
 
 
+@cache
 def read_observed(data: Path) -> dict[str, list[Pair]]:
     """Return the observed pairs of each folder in ``observed`` of a folder of data."""
     return {name: read_pairs(data / "observed" / name) for name in FOLDERS}

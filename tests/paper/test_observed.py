@@ -17,12 +17,10 @@ from paper.make.documents import REPORTS, observed
 from paper.make.observed import observed as numbers
 from paper.make.observed import read_observed, switch_table
 
-_read = cache(read_observed)
-
 
 @cache
 def _numbers() -> dict[str, Any]:
-    return numbers(_read(REFERENCE))
+    return numbers(read_observed(REFERENCE))
 
 
 def _cell(role: str, boot: int, *, switches: int, **costs: int) -> Cell:
@@ -82,7 +80,7 @@ def test_a_switch_on_6_1_and_a_read_with_the_watch_cost_what_they_did_before() -
 
 
 def test_only_io_uring_takes_a_reference_for_each_read() -> None:
-    for pair in _read(REFERENCE)["fsnotify"]:
+    for pair in read_observed(REFERENCE)["fsnotify"]:
         calls = [round(cell.calls["dget_parent"] * cell.ios) for cell in pair]
         uring = pair.treated.row["engine"] == "io_uring"
         reads = pair.treated.ios if uring else 0
@@ -91,7 +89,7 @@ def test_only_io_uring_takes_a_reference_for_each_read() -> None:
 
 
 def test_outside_the_cgroup_interrupts_call_for_the_worker_and_inside_it_wakes_fio() -> None:
-    for pair in _read(REFERENCE)["switch"]:
+    for pair in read_observed(REFERENCE)["switch"]:
         if pair.treated.kernel != "6.1":
             continue
         outside, inside = pair.control, pair.treated

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fiojobs.options import why_without_effect
@@ -69,7 +68,7 @@ class _Text:
             self.everywhere = merged
         elif not self.only or name in self.only:
             self.named.append(name)
-            self.sections.append(Section(self._own(_plain(name)), merged))
+            self.sections.append(Section(_plain(name), merged))
 
     def end_call(self) -> None:
         """Check the names of a call's sections; the next call may have them again."""
@@ -92,12 +91,6 @@ class _Text:
             return self.environment[name]
 
         return _VARIABLE.sub(fill, value)
-
-    def _own(self, name: str) -> str:
-        """Return a name that no section has yet, of this call of fio or of an earlier one."""
-        taken = {section.name for section in self.sections}
-        names = (f"{name[:60]}-{number}" for number in itertools.count(2))
-        return name if name not in taken else next(n for n in names if n not in taken)
 
 
 def _is_any(option: str) -> bool:
@@ -137,7 +130,20 @@ def read_job(job: str | Path) -> list[Section]:
     if not found.sections:
         only = f" called {', '.join(found.only)}" if found.only else " beside [global]"
         raise UserError(f"the fio job has no section{only}, so it does nothing")
-    return found.sections
+    return _with_own_names(found.sections)
+
+
+def _with_own_names(sections: list[Section]) -> list[Section]:
+    """Return sections each with a name of its own: those of two calls of fio may be alike."""
+    found, taken, numbers = list[Section](), set[str](), Counter[str]()
+    for section in sections:
+        name = section.name
+        while name in taken:
+            numbers[section.name] += 1
+            name = f"{section.name[:60]}-{numbers[section.name] + 1}"
+        taken.add(name)
+        found.append(replace(section, name=name))
+    return found
 
 
 def _path_of(job: str | Path) -> Path | None:
