@@ -17,8 +17,8 @@ from iolab.cli.options import (
     root_option,
     target_option,
 )
-from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json
+from iolab.interrupts import interrupt_says
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:

@@ -11,20 +11,18 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from types import FrameType
 from typing import IO, Any, Final, Protocol
 
 import psutil
 
 from icountvm.qemu import GuestError, with_console
-from iolab.interrupts import forget_interrupt
+from iolab.interrupts import forget_interrupt, signals_held
 from iolab_agent.proc import text_of
 from iolab_base.errors import IolabError
 from iolab_base.files import remove_short_dirs
@@ -36,7 +34,6 @@ _MOST: Final = 1 << 20
 _END_POLL_S: Final = 0.02
 # A virtual machine returns its memory before it ends.
 _GONE_S: Final = 10.0
-_HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -103,33 +100,6 @@ def error_said(log: IO[bytes], code: int) -> Failure:
     with suppress(ValueError):
         return Failure(f"was ended by {signal.Signals(number).name}")
     return Failure(f"ended with {code}: {said[-500:] or 'no message'}")
-
-
-@contextmanager
-def signals_held() -> Iterator[None]:
-    """Defer SIGINT, SIGTERM and SIGHUP to the end of a ``with`` block."""
-    # An exception between a process's start and its registration would leave it running. Children
-    # started in the block do not inherit the mask.
-    if threading.current_thread() is not threading.main_thread():
-        # Python's handlers run in the main thread alone.
-        yield
-        return
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-
-    before = {number: signal.getsignal(number) for number in _HELD}
-    for number, handler in before.items():
-        if callable(handler):
-            signal.signal(number, note)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
 
 
 def end_all(programs: Sequence[subprocess.Popen[bytes]], *, grace_s: float) -> None:
