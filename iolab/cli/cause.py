@@ -86,9 +86,7 @@ def _search(
     from iolab.sweeps.bisect import explain
 
     found = search(judged, commits[0], commits[1], fixed=fixed, on_step=_tell)
-    if judged.tree.repository is None:
-        return
-    repository, root = judged.tree.repository, judged.how.root
+    repository, root = judged.repository, judged.how.root
     # Also before the explanation, which takes minutes and may be interrupted.
     path = write_bisection(found, repository, root)
     if why:

@@ -8,7 +8,6 @@ done; the others get more boots, as `iolab.stats.claims` fixes in advance.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Final
 from iolab.blocks import Block
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.claims import Claim
-from iolab.stats.claims import LOOKS, Judged, Look, look_at
+from iolab.stats.claims import LOOKS, Judged, Look, look_at, without_boots
 from iolab.stats.conditions import kernel_order
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks, write_tables
@@ -37,9 +36,7 @@ from iolab_base.files import atomic_write, canonical_json, finite
 
 _log = logging.getLogger(__name__)
 
-_UNMEASURED: Final = Judged(
-    *(math.nan, math.nan, math.nan, 0), "not measured", "no block was measured to its end"
-)
+_UNMEASURED: Final = without_boots("not measured", "no block was measured to its end")
 
 
 @dataclass(frozen=True)

@@ -90,11 +90,10 @@ class _UntestableError(Exception):
 
 @dataclass(frozen=True)
 class Judging:
-    """How kernels are judged, below `root`; with 0 `jobs`, as many machines run as fit."""
+    """How kernels are judged, with results below `root`."""
 
     question: Question
     root: Path
-    jobs: int = 0
     on_progress: OnProgress = lambda progress: None
 
 
@@ -176,7 +175,7 @@ def _measured(
     request = Request(
         profile="quick",
         kernels=[kernel],
-        jobs=how.jobs or default_jobs(),
+        jobs=default_jobs(),
         root=how.root,
         observed=[] if observed is None else ["all"],
     )

@@ -180,16 +180,15 @@ def measure(
 
 def measure_blocks(
     blocks: Mapping[str, Block], request: Request, on_progress: pool.OnProgress
-) -> tuple[int, dict[str, Failure]]:
-    """Measure blocks as `measure` does; return how many the store had, and why others failed."""
+) -> Measured:
+    """Measure blocks as `measure` does; an interrupt is an IolabError that says what is kept."""
     store = RawStore(request.root)
     before = sum(map(store.has, blocks))
     try:
-        missing, failed = measure(blocks, request, on_progress)
+        return measure(blocks, request, on_progress)
     except KeyboardInterrupt:
         done = sum(map(store.has, blocks)) - before
         raise IolabError(
             f"interrupted: {done} of {len(blocks) - before} blocks are measured and kept; repeat "
             "the command to continue"
         ) from None
-    return len(blocks) - len(missing), failed

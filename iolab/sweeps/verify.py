@@ -223,12 +223,11 @@ def _differing(
 ) -> dict[str, tuple[str, str]]:
     """Return the parts of a target that differ here, if so and not `anyway` as the reason."""
     stored = hashes.target
-    parts = [*_PARTS, *(name for name in here if name not in _PARTS)]
-    pairs = {part: (stored.get(part), here[part]) for part in parts if part in here}
+    parts = [part for part in dict.fromkeys((*_PARTS, *here)) if part in here]
     differs = {
         part: (_shown(part, stored), _shown(part, here))
-        for part, (one, other) in pairs.items()
-        if one != other and part != _NOT_COMPARED
+        for part in parts
+        if stored.get(part) != here[part] and part != _NOT_COMPARED
     }
     if differs and not anyway:
         raise _LeftOutError(_other(hashes, differs))
