@@ -99,18 +99,12 @@ def main() -> None:
         sys.exit(_code(ending))
 
 
-def _run() -> int:
-    try:
-        return app.main(prog_name="iolab", standalone_mode=False) or 0
-    except TraceError as error:
-        raise UserError(str(error)) from error
-
-
 def _code(ending: Ending) -> int:
     try:
-        return _run()
-    except IolabError as error:
-        return _fail(str(error), error.exit_code)
+        return app.main(prog_name="iolab", standalone_mode=False) or 0
+    except (IolabError, TraceError) as error:
+        code = error.exit_code if isinstance(error, IolabError) else UserError.exit_code
+        return _fail(str(error), code)
     except click.exceptions.NoArgsIsHelpError as error:
         print(shown.terminal(error.format_message()), file=sys.stderr)
         return error.exit_code

@@ -201,11 +201,7 @@ def draw_claim(
         axes.plot(row.estimate, y, linestyle="", zorder=4, **style)
     _rule(axes, claim)
     contrast = "" if claim.contrast == "treated" else f", {CONTRASTS[claim.contrast]}"
-    axes.set(
-        ylim=(len(rows) - 0.5, -0.5),
-        xlabel=f"{claim.value}{contrast}",
-        title=claim.name,
-    )
+    axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"{claim.value}{contrast}", title=claim.name)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")

@@ -10,7 +10,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -129,11 +129,9 @@ class RawStore:
             raise IolabError(f"the store {self._raw} has no block {key}")
         return self._raw / key
 
-    @contextmanager
-    def workspace(self) -> Iterator[Path]:
+    def workspace(self) -> AbstractContextManager[Path]:
         """Provide a folder on the store's file system that is removed afterwards."""
-        with scratch_dir(self._raw) as work:
-            yield work
+        return scratch_dir(self._raw)
 
     def put(
         self,

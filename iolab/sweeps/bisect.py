@@ -16,6 +16,7 @@ import pandas as pd
 
 from guestprof.profile import Profile
 from icountvm.kbuild.git import Repository, State
+from iolab.shown import counted
 from iolab.sweeps.answers import JudgedTree
 from iolab.sweeps.judge import Judgement, Verdict, observe_kernel
 from iolab.sweeps.pool import default_jobs
@@ -130,7 +131,7 @@ class _Search:
             open_ = [commit for commit in left if commit != new and commit not in skipped]
             if not open_:
                 break
-            _log.info("%d commit%s left", len(open_), "" if len(open_) == 1 else "s")
+            _log.info("%s left", counted(len(open_), "commit"))
             step = self.step(open_[0])
             found.steps.append(step)
             verdict = step.judgement.verdict

@@ -16,6 +16,7 @@ from typing import Final
 from iolab.blocks import Block
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.claims import Claim
+from iolab.shown import counted
 from iolab.stats.claims import LOOKS, Judged, Look, look_at, without_boots
 from iolab.stats.conditions import kernel_order
 from iolab.store.raw import RawStore
@@ -136,10 +137,8 @@ def decide(request: Request, on_progress: OnProgress = lambda progress: None) ->
             if not blocks:
                 break
             number = sum(len(claims) for study in studies for claims in study.open.values())
-            claims = "1 claim" if number == 1 else f"{number} claims"
-            _log.info(
-                "%s open: %d boots, judged at %.0f%%", claims, look.boots, 100 * look.confidence
-            )
+            words = "%s open: %d boots, judged at %.0f%%"
+            _log.info(words, counted(number, "claim"), look.boots, 100 * look.confidence)
             _, errors = measure_blocks(blocks, request, on_progress)
             failed |= {name: str(error) for name, error in errors.items()}
             for study in studies:

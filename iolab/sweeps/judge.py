@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from iolab.pathology.expressions import Question
+from iolab.shown import counted
 from iolab.store.raw import RawStore
 from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks, store_locked
@@ -122,8 +123,8 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
         except _UntestableError as error:
             return replace(judgement, reason=str(error))
         except _OpenQuestionError:
-            many = "1 boot" if boots == 1 else f"{boots} boots"
-            _log.info("%.4g is close to the limit after %s", judgement.value, many)
+            after = counted(boots, "boot")
+            _log.info("%.4g is close to the limit after %s", judgement.value, after)
     return replace(judgement, reason=f"{judgement.boots} boots do not agree")
 
 

@@ -125,6 +125,7 @@ class Liar(RealTarget):
     """A machine whose run says what it is told to; the other methods are not called."""
 
     where = "a liar"
+    poll_s = 0.0
 
     def __init__(self, *looks: tuple[str, bytes]) -> None:
         self.looks = list(looks)
@@ -132,9 +133,6 @@ class Liar(RealTarget):
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
         """Return the next answer, the last one for ever."""
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-
-    def rest(self) -> None:
-        """Look again at once."""
 
     def _never(self, *words: Any) -> Any:
         raise AssertionError(words)
