@@ -165,10 +165,10 @@ def _recalled(memory: Path | None) -> Judgement | None:
 # The lock's file name in a repository.
 LOCK: Final = "iolab.lock"
 _FORMAT: Final = "iolab-lock/1"
-_KEYS: Final[dict[str, type | tuple[type, ...]]] = {
-    **dict.fromkeys(("question", "kernel", "verdict"), str),
+_KEYS: Final[foreign.Kinds] = {
+    **dict.fromkeys(("question", "kernel", "verdict"), (str,)),
     **dict.fromkeys(("value", "tolerance_percent"), (int, float)),
-    **dict.fromkeys(("kernel_identity", "instruments"), str),
+    **dict.fromkeys(("kernel_identity", "instruments"), (str,)),
 }
 
 
@@ -233,11 +233,7 @@ def read_lock(path: Path) -> list[Case]:
 
 
 def _case(entry: Any, where: str) -> Case:
-    if not isinstance(entry, dict) or entry.keys() != _KEYS.keys():
-        raise UserError(f"{where}: its keys must be {', '.join(_KEYS)}")
-    for key, kind in _KEYS.items():
-        if not isinstance(entry[key], kind) or isinstance(entry[key], bool):
-            raise UserError(f"{where}: {key} cannot be {entry[key]!r}")
+    foreign.check_fields(entry, _KEYS, where)
     if entry["verdict"] not in {"good", "bad"}:
         raise UserError(f"{where}: verdict must be good or bad, not {entry['verdict']!r}")
     if entry["tolerance_percent"] < 0:
