@@ -285,8 +285,8 @@ def _add_case(suite: ET.Element, answer: CaseAnswer) -> None:
     elif answer.outcome == "untestable":
         ET.SubElement(case, "skipped", {"message": words})
     measures = answer.judgement.measures or {}
-    told = [words, *(f"{name}: {_roles(values)}" for name, values in measures.items())]
-    ET.SubElement(case, "system-out").text = foreign.text("\n".join(told))
+    lines = [words, *(f"{name}: {_roles(values)}" for name, values in measures.items())]
+    ET.SubElement(case, "system-out").text = foreign.text("\n".join(lines))
 
 
 def _roles(values: dict[str, float]) -> str:

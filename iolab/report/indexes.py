@@ -41,8 +41,8 @@ def published_table(pathology: Pathology) -> pd.DataFrame:
 def _facts(pathology: Pathology) -> dict[str, str]:
     """Return when and with which numbers a report was published, and its cause."""
     published = pathology.published or Published("", "", "")
-    told = filter(None, [published.date, "; ".join(published.numbers)])
-    return {"published": ": ".join(told), "cause": published.cause}
+    parts = filter(None, [published.date, "; ".join(published.numbers)])
+    return {"published": ": ".join(parts), "cause": published.cause}
 
 
 @dataclass(frozen=True, repr=False, eq=False)

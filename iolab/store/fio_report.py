@@ -131,7 +131,7 @@ def _name(jobs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _pathology(names: Sequence[str]) -> Pathology:
-    """Return a pathology of which every level is a job; it can be shown, not measured."""
+    """Return a pathology whose every level is a job; it can be shown, not measured."""
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
     others = tuple(names[1:]) or (names[0],)
     profile = Profile(kernels=((UNKNOWN_KERNEL,),), boots=1, grids=({_JOB: others},))

@@ -355,8 +355,8 @@ def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
     result = document.get("result")
     if not isinstance(result, dict) or result.get("id") != cell["id"] or "scheduler" not in facts:
         return False
-    told = (facts.get("kernel_release"), target.get("target"), facts["scheduler"] or "")
-    return all(isinstance(text, str) for text in told)
+    texts = (facts.get("kernel_release"), target.get("target"), facts["scheduler"] or "")
+    return all(isinstance(text, str) for text in texts)
 
 
 def named_blocks(folder: Path) -> list[str]:

@@ -139,14 +139,14 @@ def block_tables(
     """Return the tables ``cells``, ``latency`` and ``mechanism`` (see `iolab.store.dataset`)."""
     rows: list[dict[str, Any]] = []
     bins: list[tuple[str, float, int]] = []
-    told: list[tuple[str, str, float]] = []
+    own: list[tuple[str, str, float]] = []
     for key in keys:
         for row, document, measured in block_rows(store, key):
             rows.append(row)
             bins += [(row["cell"], *entry) for entry in histogram(document["result"])]
-            told += [(row["cell"], *entry) for entry in measured.items()]
+            own += [(row["cell"], *entry) for entry in measured.items()]
     cells, latency, mechanism = table_columns({row["pathology"] for row in rows})
-    return _frame(rows, cells), _frame(bins, latency), _frame(told, mechanism)
+    return _frame(rows, cells), _frame(bins, latency), _frame(own, mechanism)
 
 
 def kept_tables(

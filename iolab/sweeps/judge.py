@@ -69,7 +69,7 @@ class Judgement:
 
     @property
     def against(self) -> str:
-        """The value and what it was held against, in words."""
+        """The value beside the limit, or beside the other kernel's value, in words."""
         value, expected = f"{self.value:.4g}", f"{self.expected:.4g}"
         if not self.reference:
             return f"{value} where the limit is {expected}"

@@ -204,16 +204,16 @@ class RealTarget(ABC):
 
     def _idle_agent(self, folder: str, *words: str, wait: bool) -> str:
         """Run the folder's agent as `agent` does; with `wait`, once no other one runs."""
-        told = False
+        logged = False
         while True:
             try:
                 return self.agent(folder, *words)
             except BusyError as error:
                 if not wait:
                     raise
-                if not told:
+                if not logged:
                     _log.info("waiting: %s", error)
-                told = True
+                logged = True
                 time.sleep(_WAIT_S)
 
     @abstractmethod
