@@ -8,7 +8,7 @@ import math
 import re
 import stat
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -296,10 +296,6 @@ class KernelBuild:
     preemption: str = ""
     hz: int | None = None
     tunables: Mapping[str, str] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """Return the build as JSON values."""
-        return {**asdict(self), "tunables": dict(self.tunables)}
 
 
 def build_of(facts: Mapping[str, Any]) -> KernelBuild:

@@ -313,7 +313,7 @@ def write_tables(
         old.unlink()
     missing = data.unavailable.to_dict("records")
     atomic_write(folder / "unavailable.json", json.dumps(missing, indent=1) + "\n")
-    builds = {kernel: build.document() for kernel, build in data.kernels.items()}
+    builds = {kernel: asdict(build) for kernel, build in data.kernels.items()}
     atomic_write(folder / "kernels.json", json.dumps(builds, indent=1, sort_keys=True) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
     # Written last: it seals the tables.
