@@ -29,6 +29,16 @@ from iolab_base.files import remove_short_dirs
 from iolab_base.process import kill_group, start
 from tracedat import free_bytes
 
+# The files of one virtual machine at work: its image, its channel, and the block's results.
+MACHINE_BYTES: Final = 512 << 20
+# Between two polls: after each job a core is idle for half of it on average.
+_POLL_S = 0.1
+# Time for a program to end its virtual machine and remove its folders, on a busy host.
+_GRACE_S = 10.0
+# Memory of a virtual machine, at most.
+_VM_BYTES = 2 << 30
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
 # Bytes of a program's output that are read.
 _MOST: Final = 1 << 20
 _END_POLL_S: Final = 0.02
@@ -147,17 +157,6 @@ def _runs(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
-
-
-# The files of one virtual machine at work: its image, its channel, and the block's results.
-MACHINE_BYTES: Final = 512 << 20
-# Between two polls: after each job a core is idle for half of it on average.
-_POLL_S = 0.1
-# Time to end its virtual machine and remove its folders, on a busy host.
-_GRACE_S = 10.0
-_VM_BYTES = 2 << 30
-_CGROUPS = Path("/sys/fs/cgroup")
-_OWN = Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)
