@@ -8,7 +8,7 @@ def main() -> None:
     """Run the command line and exit with its code; Ctrl-C works while it is still being loaded."""
     try:
         from iolab.cli import main as run  # noqa: PLC0415 - that takes a moment
-        from iolab.cli.process import open_streams  # noqa: PLC0415
+        from iolab.cli.terminal import open_streams  # noqa: PLC0415
 
         open_streams()
         run()

@@ -15,14 +15,14 @@ from iolab_agent.plan import FORMAT, Plan
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 from iolab_base.files import canonical_json
+from iolab_base.foreign import Kinds, check_fields
 from iolab_base.names import one_of
 
 BLOCK_FORMAT: Final = "iolab-block/2"
 _PLAIN: Final = frozenset((str, int, float, bool, NoneType))
 
 # The fields of a block's document, with their types in Python.
-_Kinds = Mapping[str, tuple[type, ...]]
-_BLOCK: Final[_Kinds] = {
+_BLOCK: Final[Kinds] = {
     **dict.fromkeys(("pathology", "kernel", "clock"), (str,)),
     **dict.fromkeys(("boot", "seed"), (int,)),
     "machine": (dict,),
@@ -30,12 +30,12 @@ _BLOCK: Final[_Kinds] = {
     "plan": (dict,),
     "target": (str, NoneType),
 }
-_MACHINE: Final[_Kinds] = {
+_MACHINE: Final[Kinds] = {
     **dict.fromkeys(("cpus", "memory_mib", "cpu"), (int,)),
     "modules": (list,),
     "coalesced_timers": (bool,),
 }
-_CELL: Final[_Kinds] = {
+_CELL: Final[Kinds] = {
     **dict.fromkeys(("id", "role"), (str,)),
     **dict.fromkeys(("position", "pair"), (int,)),
     **dict.fromkeys(("aa", "recorded"), (bool,)),
@@ -99,10 +99,10 @@ class Block:
         if not isinstance(document, dict) or found != BLOCK_FORMAT:
             raise UserError(f"its format is {found!r:.80}, this iolab reads {BLOCK_FORMAT!r}")
         parts = {name: value for name, value in document.items() if name != "format"}
-        _check({"target": None, **parts}, _BLOCK, "the block")
-        _check(parts["machine"], _MACHINE, "its machine")
+        check_fields({"target": None, **parts}, _BLOCK, "the block")
+        check_fields(parts["machine"], _MACHINE, "its machine")
         for number, cell in enumerate(parts["cells"]):
-            _check(cell, _CELL, f"its cell {number}")
+            check_fields(cell, _CELL, f"its cell {number}")
             one_of(f"role of its cell {number}", cell["role"], ("control", "treatment"))
         cells = tuple(PlannedCell(**cell) for cell in parts["cells"])
         plan = parse_plan(parts["plan"])
@@ -110,20 +110,6 @@ class Block:
             raise UserError("the block and its plan differ in their cells")
         machine = Machine(**{**parts["machine"], "modules": tuple(parts["machine"]["modules"])})
         return cls(**{**parts, "machine": machine, "cells": cells, "plan": plan})
-
-
-def _check(raw: object, kinds: _Kinds, where: str) -> None:
-    """Check that a decoded object has these fields and no others, else raise UserError."""
-    if not isinstance(raw, dict):
-        raise UserError(f"{where} is {raw!r:.80}, not an object")
-    if unknown := sorted(set(raw) - set(kinds)):
-        raise UserError(f"{where} has unknown fields: {', '.join(unknown)}")
-    for name, kind in kinds.items():
-        if name not in raw:
-            raise UserError(f"{where} lacks {name}")
-        # Exactly this type: JSON's true is not an integer.
-        if type(raw[name]) not in kind:
-            raise UserError(f"{where}: {name} cannot be {raw[name]!r:.80}")
 
 
 def encode_plan(plan: Plan) -> dict[str, Any]:

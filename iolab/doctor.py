@@ -202,19 +202,17 @@ def differences(
 ) -> list[KernelDifference]:
     """Return how two cached kernels differ: in what each reported (`facts`), then in options."""
     kernels = [_cached(name) for name in (first, second)]
-    told = [_told(kernel, facts.get(kernel.name) or {}) for kernel in kernels]
+    one, other = (_properties(kernel, facts.get(kernel.name) or {}) for kernel in kernels)
     # A kernel that was never booted has no facts: only its configuration can be compared.
-    both = all("scheduler" in one for one in told)
-    names = [
-        what for what in {**told[0], **told[1]} if both or (what in told[0] and what in told[1])
-    ]
-    found = [KernelDifference(what, told[0].get(what, ""), told[1].get(what, "")) for what in names]
-    options = [_options(kernel) for kernel in kernels]
+    booted = "scheduler" in one and "scheduler" in other
+    names = [what for what in {**one, **other} if booted or (what in one and what in other)]
+    found = [KernelDifference(what, one.get(what, ""), other.get(what, "")) for what in names]
+    options, others = map(_options, kernels)
     found += [
-        KernelDifference(name, options[0].get(name, "n"), options[1].get(name, "n"))
-        for name in sorted(options[0].keys() | options[1].keys())
+        KernelDifference(name, options.get(name, "n"), others.get(name, "n"))
+        for name in sorted(options.keys() | others.keys())
     ]
-    return [one for one in found if one.first != one.second]
+    return [each for each in found if each.first != each.second]
 
 
 def _cached(name: str) -> Kernel:
@@ -236,19 +234,19 @@ def _scheduler(facts: Mapping[str, Any]) -> str:
     return foreign.line(str(facts.get("scheduler") or ""), foreign.SCHEDULER)
 
 
-def _told(kernel: Kernel, facts: Mapping[str, Any]) -> dict[str, str]:
+def _properties(kernel: Kernel, facts: Mapping[str, Any]) -> dict[str, str]:
     """Return a kernel's properties other than its configuration, which has HZ."""
     build = _build(kernel, facts)
-    told = {"release": kernel.release, "source": kernel.source}
+    found = {"release": kernel.release, "source": kernel.source}
     if build.preemption:
-        told["preemption"] = build.preemption
+        found["preemption"] = build.preemption
     if scheduler := _scheduler(facts):
-        told["scheduler"] = scheduler
+        found["scheduler"] = scheduler
         for feature in build.tunables.get(_FEATURES, "").split():
             name = feature.removeprefix("NO_")
-            told[f"feature {name}"] = "on" if name == feature else "off"
-        told |= {name: text for name, text in build.tunables.items() if name != _FEATURES}
-    return told
+            found[f"feature {name}"] = "on" if name == feature else "off"
+        found |= {name: text for name, text in build.tunables.items() if name != _FEATURES}
+    return found
 
 
 def _options(kernel: Kernel) -> dict[str, str]:

@@ -6,7 +6,7 @@ Counters are absolute: subtract the first sample from the last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from iolab_agent.fio_options import processes_of
@@ -184,6 +184,16 @@ def growth(first: Sample, pid: str, task: TaskSample, counter: TaskCounter) -> i
     """Return how much a task's counter grew; one not in the first sample counts from 0."""
     before = first["tasks"].get(pid)
     return task.get(counter, 0) - (0 if before is None else before.get(counter, 0))
+
+
+def kworkers_of(sample: Sample, cores: Iterable[object]) -> dict[str, TaskSample]:
+    """Return the bound kworkers of some cores by pid; jobs may call themselves one."""
+    names = tuple(f"kworker/{core}:" for core in cores)
+    return {
+        pid: task
+        for pid, task in sample["tasks"].items()
+        if task["comm"].startswith(names) and not task["job"] and not task.get("antagonist")
+    }
 
 
 def cell_bytes(cell: Cell) -> int:

@@ -142,8 +142,7 @@ class Table:
             caption=terminal(self.caption),
         )
 
-    def _repr_html_(self) -> str:
-        return self.to_html()
+    _repr_html_ = to_html
 
     def __repr__(self) -> str:
         if self.frame.empty:
@@ -257,6 +256,11 @@ def _split_unit(name: str) -> tuple[str, str]:
         if stem not in (name, ""):
             return stem, unit
     return name, ""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def rough_duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iolab.extras import COMMANDS, PLACES, extra
-from iolab.sweeps.measure import block_job, measure_jobs
+from iolab.sweeps.measure import measure
 from iolab.sweeps.request import Request
 from iolab_base.errors import CannotRunError
 from tests.support.command import Iolab
@@ -35,11 +35,9 @@ def test_a_command_whose_extra_is_not_there(iolab: Iolab) -> None:
 
 @pytest.mark.usefixtures("none_installed")
 def test_a_cluster_without_its_extra(tmp_path: Path) -> None:
-    file = tmp_path / "plan.json"
     request = Request("smoke", cluster="tcp://127.0.0.1:8786", root=tmp_path)
-    job = block_job("b", block(), file, tmp_path)
     with pytest.raises(CannotRunError, match="extra cluster is not installed"):
-        measure_jobs([job], request)
+        measure({"abc": block()}, request)
 
 
 def test_an_extra_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

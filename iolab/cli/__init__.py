@@ -20,14 +20,13 @@ from iolab.cli.judge import judge
 from iolab.cli.lab import lab
 from iolab.cli.machines import doctor, kernels, restore
 from iolab.cli.options import complete
-from iolab.cli.process import Ending, ending_signals
 from iolab.cli.results import export, profile, trace, verdicts
 from iolab.cli.stores import fsck, gc, merge, status
 from iolab.cli.sweep import atlas, decide, plan, sweep
 from iolab.cli.terminal import note, report_warnings
 from iolab.cli.verify import verify
 from iolab.extras import COMMANDS, extra
-from iolab.interrupts import forget_interrupt
+from iolab.interrupts import Ending, ending_signals, forget_interrupt
 from iolab.logs import lines_shown
 from iolab_base.errors import IolabError, UserError
 from tracedat import TraceError
@@ -100,18 +99,12 @@ def main() -> None:
         sys.exit(_code(ending))
 
 
-def _run() -> int:
-    try:
-        return app.main(prog_name="iolab", standalone_mode=False) or 0
-    except TraceError as error:
-        raise UserError(str(error)) from error
-
-
 def _code(ending: Ending) -> int:
     try:
-        return _run()
-    except IolabError as error:
-        return _fail(str(error), error.exit_code)
+        return app.main(prog_name="iolab", standalone_mode=False) or 0
+    except (IolabError, TraceError) as error:
+        code = error.exit_code if isinstance(error, IolabError) else UserError.exit_code
+        return _fail(str(error), code)
     except click.exceptions.NoArgsIsHelpError as error:
         print(shown.terminal(error.format_message()), file=sys.stderr)
         return error.exit_code

@@ -17,8 +17,8 @@ from iolab.cli.options import (
     root_option,
     target_option,
 )
-from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json
+from iolab.interrupts import interrupt_says
 from iolab_base.errors import IolabError, UserError
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ def _search(
     from iolab.sweeps.bisect import explain
 
     found = search(judged, commits[0], commits[1], fixed=fixed, on_step=_tell)
-    if judged.tree.repository is None:
-        return
-    repository, root = judged.tree.repository, judged.how.root
+    repository, root = judged.repository, judged.how.root
     # Also before the explanation, which takes minutes and may be interrupted.
     path = write_bisection(found, repository, root)
     if why:

@@ -13,6 +13,7 @@ import click
 
 from iolab.cli.options import PATH, complete_kernel, json_option, root_option
 from iolab.cli.terminal import echo, print_json
+from iolab.shown import counted
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 
@@ -201,7 +202,7 @@ def judgement_line(judgement: Judgement) -> str:
     """Return a judgement in a few words."""
     if judgement.reason:
         return f"{judgement.verdict}: {judgement.reason}"
-    boots = "1 boot" if judgement.boots == 1 else f"{judgement.boots} boots"
+    boots = counted(judgement.boots, "boot")
     return f"{judgement.verdict}: {judgement.against}, {boots}, {judgement.cells} cells"
 
 
@@ -284,8 +285,8 @@ def _add_case(suite: ET.Element, answer: CaseAnswer) -> None:
     elif answer.outcome == "untestable":
         ET.SubElement(case, "skipped", {"message": words})
     measures = answer.judgement.measures or {}
-    told = [words, *(f"{name}: {_roles(values)}" for name, values in measures.items())]
-    ET.SubElement(case, "system-out").text = foreign.text("\n".join(told))
+    lines = [words, *(f"{name}: {_roles(values)}" for name, values in measures.items())]
+    ET.SubElement(case, "system-out").text = foreign.text("\n".join(lines))
 
 
 def _roles(values: dict[str, float]) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from iolab.cli.options import PATH, complete_kernel, json_option
-from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json, print_table
+from iolab.interrupts import interrupt_says
 from iolab.logs import lines_shown
 from iolab_base.errors import IolabError, UserError
 

@@ -21,7 +21,7 @@ from iolab.cli.options import (
 from iolab.cli.terminal import echo, note, print_json, print_table
 from iolab.logs import lines_shown
 from iolab.paths import runs_dir
-from iolab.shown import rough_duration
+from iolab.shown import counted, rough_duration
 from iolab.store.files import RAW
 from iolab_base.errors import IolabError, UserError
 
@@ -113,7 +113,7 @@ def merge(sources: tuple[Path, ...], *, root: Path, as_json: bool) -> None:
             _show_merged(source, merged)
     left_out = sum(len(merged.left_out) for merged in found.values())
     if differing or left_out:
-        words = _counted(left_out, "block")
+        words = counted(left_out, "block")
         raise IolabError(f"left out: {words}; different in virtual time: {len(differing)}")
 
 
@@ -205,13 +205,7 @@ def fsck(folder: Path, *, set_aside: bool, as_json: bool) -> None:
         _show_inspection(found, moved)
     if found.damaged:
         blocks, tables = len(found.damaged_blocks), found.damaged - len(found.damaged_blocks)
-        raise IolabError(
-            f"{_counted(blocks, 'block')} and {_counted(tables, 'folder')} are damaged"
-        )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        raise IolabError(f"{counted(blocks, 'block')} and {counted(tables, 'folder')} are damaged")
 
 
 def _show_inspection(found: Inspection, moved: dict[str, Path | None]) -> None:
@@ -232,7 +226,7 @@ def _show_inspection(found: Inspection, moved: dict[str, Path | None]) -> None:
                 echo(f"    {tables.mend}")
     sound = sum(block.state == "sound" for block in found.blocks)
     whole = sum(one.state == "sound" for one in found.tables)
-    blocks, folders = _counted(len(found.blocks), "block"), _counted(len(found.tables), "folder")
+    blocks, folders = counted(len(found.blocks), "block"), counted(len(found.tables), "folder")
     echo(f"{sound} of {blocks} and {whole} of {folders} of tables are sound")
 
 

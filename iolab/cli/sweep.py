@@ -21,8 +21,8 @@ from iolab.cli.options import (
     selection,
     target_option,
 )
-from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, print_json
+from iolab.interrupts import interrupt_says
 from iolab.shown import rough_duration
 from iolab.targets.place import MADE, Place
 from iolab_base.errors import IolabError, UserError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What commands print: lines, tables and JSON on standard output, progress on standard error.
+"""A command's standard streams: lines, tables and JSON on output, progress on standard error.
 
 Nothing printed can control the terminal, whatever it quotes. A JSON document is all that a command
 prints there; its keys are snake_case, a number's unit ends its key, and unknown values are null.
@@ -7,23 +7,76 @@ prints there; its keys are snake_case, a number's unit ends its key, and unknown
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shutil
+import signal
 import sys
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
 from iolab import shown
+from iolab_base.errors import IolabError
 from iolab_base.files import finite
 
 if TYPE_CHECKING:
     import pandas as pd
+    from _typeshed import ReadableBuffer
+
+# The shells' exit code of a program that SIGPIPE ended.
+CLOSED_PIPE: Final = 128 + signal.SIGPIPE
+
+
+class _Stream(io.FileIO):
+    """A descriptor that is written until a write fails; later output is dropped."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "w", closefd=False)
+        self._works = True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write; a first failure on standard output is SystemExit (no reader) or IolabError."""
+        if self._works:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self._works = False
+                # A command continues without showing its progress.
+                if self.fileno() == 1:
+                    if isinstance(error, BrokenPipeError):
+                        raise SystemExit(CLOSED_PIPE) from None
+                    words = f"cannot write to standard output: {error.strerror}"
+                    raise IolabError(words) from error
+        return memoryview(data).nbytes
+
+
+def open_streams() -> None:
+    """Reopen the standard streams, so that no other file gets their descriptors."""
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is this one.
+            os.set_inheritable(os.open(os.devnull, mode), True)
+    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
+    sys.stdout, sys.stderr = _text(1, sys.stdout), _text(2, sys.stderr)
+
+
+def _text(number: int, before: TextIO | None) -> TextIO:
+    """Return the replacement of a standard stream; it escapes unencodable characters."""
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Stream(number)),
+        encoding=None if before is None else before.encoding,
+        errors="backslashreplace",
+        line_buffering=number == 2 or os.isatty(number),
+    )
 
 
 def echo(text: str = "", *, bold: bool = False) -> None:

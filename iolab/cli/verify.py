@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iolab.cli.options import PATH, defined_in, json_option, kernels_option
-from iolab.cli.process import interrupt_says
 from iolab.cli.terminal import echo, note, print_json, print_table
+from iolab.interrupts import interrupt_says
 from iolab.logs import lines_shown
 from iolab.paths import REFERENCE
 from iolab_base.errors import IolabError, UserError

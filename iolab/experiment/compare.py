@@ -108,11 +108,12 @@ def compare(
     """
     chosen, levels = _chosen(pathology, levels)
     virtual = target == "vm"
+    clock = clock or ("virtual" if virtual else "host")
     request = Request(
         profile="quick",
         kernels=_kernels(chosen, kernel) if virtual else _no_kernels(kernel),
-        clock=clock or ("virtual" if virtual else "host"),
-        jobs=default_jobs(clock or "virtual") if virtual else 1,
+        clock=clock,
+        jobs=default_jobs(clock) if virtual else 1,
         root=Path(root or runs_dir()).resolve(),
         observed=["all"] if observe else [],
         calls=list(calls),
@@ -128,7 +129,7 @@ def compare(
     with progress_bar(shown=progress) as update:
         (plan,) = plan_blocks([(chosen, profile)], request)
         prepare_observer(plan.blocks.values(), request.observed, calls=request.calls)
-        kept, failed = measure_blocks(plan.blocks, request, update)
+        missing, failed = measure_blocks(plan.blocks, request, update)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
     if not keys:
@@ -136,8 +137,8 @@ def compare(
     return Comparison(
         chosen,
         read_blocks(store, keys, plan.unavailable),
-        measured=len(keys) - kept,
-        kept=kept,
+        measured=sum(map(store.has, missing)),
+        kept=len(plan.blocks) - len(missing),
         failed={name: str(why) for name, why in failed.items()},
         root=request.root,
     )

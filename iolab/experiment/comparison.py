@@ -20,7 +20,7 @@ from iolab.figures.style import condition_text
 from iolab.pathology.base import Pathology
 from iolab.pathology.claims import CONTRASTS
 from iolab.report.pages import BlockView, antagonists, block_view, trace_of
-from iolab.shown import text_table
+from iolab.shown import counted, text_table
 from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of, shared_columns
 from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
@@ -391,11 +391,10 @@ class Comparison:
 
     def _headline(self) -> str:
         cells = self.cells
-        boots = cells["block"].nunique()
+        boots = counted(cells["block"].nunique(), "boot")
         words = (
             f"{self.pathology.name}: {self.value} against {self.pathology.control}, "
-            f"{len(cells)} cells in {boots} {'boot' if boots == 1 else 'boots'}, "
-            f"{cells['clock'].iloc[0]} time"
+            f"{len(cells)} cells in {boots}, {cells['clock'].iloc[0]} time"
         )
         lost = [f"block {name} failed: {why}" for name, why in self.failed.items()]
         said = [words, report.invalid_text(cells), *lost, report.spinning_text(cells)]

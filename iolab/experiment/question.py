@@ -401,7 +401,7 @@ def _cell(recipe: Recipe, profile: Profile) -> Cell:
 
 
 def _conditions(every: Sequence[Change]) -> Iterator[dict[str, int | str]]:
-    """Yield each combination of levels, of which the last is the treatment's."""
+    """Yield each combination of levels; the last level is the treatment's."""
     names = [change.factor_name for change in every]
     for levels in itertools.product(*(change.levels for change in every)):
         yield dict(zip(names, levels, strict=True))

@@ -12,6 +12,7 @@ from typing import Final
 from iolab.pathology.base import Machine, Profile
 from iolab.pathology.factors import NO_INTERVENTION, intervention
 from iolab.results import CellResult
+from iolab.shown import counted
 from iolab_agent.cgroup_files import cores_of, kernel_text
 from iolab_agent.fio_options import faults_of, memory_of, sets_same
 from iolab_agent.fio_values import bytes_of
@@ -256,8 +257,8 @@ def _check_room(recipe: Recipe, jobs: list[FioJob]) -> None:
         what = f"size_mib={need}"
     else:
         need = sum(job.files * job.size_mib for job in jobs)
-        files = sum(job.files for job in jobs)
-        what = f"{files} {'file' if files == 1 else 'files'} of size_mib={recipe.size_mib}"
+        files = counted(sum(job.files for job in jobs), "file")
+        what = f"{files} of size_mib={recipe.size_mib}"
     kind = None if recipe.filesystem is None else recipe.filesystem.kind
     room = room_mib(device, kind, recipe.memory_mib)
     if need <= room:

@@ -97,7 +97,7 @@ def sweep(
     CannotRunError
         If no kernel can run here.
     """
-    virtual = target == "vm"
+    clock = "virtual" if target == "vm" else "host"
     request = Request(
         profile=profile,
         pathologies=[str(name) for name in listed(pathology)],
@@ -106,8 +106,8 @@ def sweep(
         recorded=_settings(record or {}),
         observed=["all"] if observe is True else _settings(observe or {}),
         flat=flat,
-        clock="virtual" if virtual else "host",
-        jobs=jobs or (default_jobs() if virtual else 1),
+        clock=clock,
+        jobs=jobs or default_jobs(clock),
         root=Path(root or runs_dir()).resolve(),
         target=target,
         place=place or Place(),

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,7 +67,7 @@ class Timeline:
                 f'<div class="{NO_MATH}">{shown}\n{_below(self.caption, self.links)}</div>'
             ),
         }
-        return data, {SCRIPTS: script_hashes(self.inside)}
+        return data, {SCRIPTS: _script_hashes()}
 
     def save(self, path: str | Path) -> Path:
         """Write the timeline as one HTML page that asks for no other file, and return its path."""
@@ -234,7 +233,6 @@ def _caption(
 
 def _document(model: UIElement, *, title: str, above: str = "", below: str = "") -> str:
     """Return a model as one HTML document, with HTML above and below it (`timeline.html.j2`)."""
-    scripts = (_bokeh(), _loader())
     return rendered(
         "timeline.html.j2",
         title=title,
@@ -242,8 +240,8 @@ def _document(model: UIElement, *, title: str, above: str = "", below: str = "")
         below=below,
         # It cannot end the script element around it.
         models=json.dumps(json_item(model), separators=(",", ":")).replace("<", "\\u003c"),
-        scripts=scripts,
-        hashes=[_hash(script) for script in scripts],
+        scripts=_scripts(),
+        hashes=_script_hashes(),
     )
 
 
@@ -258,43 +256,9 @@ def _frame(inside: str, *, height_px: int, title: str) -> str:
     )
 
 
-def script_hashes(page: str) -> list[str]:
-    """Return ``sha256-…`` of each inline script that a browser would run, frames' included."""
-    found = _Scripts()
-    found.feed(page)
-    found.close()
-    return list(dict.fromkeys(found.hashes))
-
-
-class _Scripts(HTMLParser):
-    """Collects the hashes of inline scripts."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.hashes: list[str] = []
-        self._script: list[str] | None = None
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        if tag == "iframe" and given.get("srcdoc"):
-            self.hashes += script_hashes(given["srcdoc"])
-        elif tag == "script" and "src" not in given and _runs(given.get("type", "")):
-            self._script = []
-
-    def handle_data(self, data: str) -> None:
-        if self._script is not None:
-            self._script.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "script" and self._script is not None:
-            self.hashes.append(_hash("".join(self._script)))
-            self._script = None
-
-
-def _runs(kind: str) -> bool:
-    """Return whether a browser runs a script of a type; other types are data."""
-    kind = kind.strip().lower()
-    return kind in ("", "module") or kind.endswith(("javascript", "ecmascript"))
+def _script_hashes() -> list[str]:
+    """Return ``sha256-…`` of each script of a document, for the policies of it and of its page."""
+    return [_hash(script) for script in _scripts()]
 
 
 def _hash(script: str) -> str:
@@ -304,11 +268,7 @@ def _hash(script: str) -> str:
 
 
 @cache
-def _loader() -> str:
+def _scripts() -> tuple[str, str]:
     # The same for every document, so that a page of several timelines allows two scripts.
-    return (TEMPLATES / "timeline.js").read_text()
-
-
-@cache
-def _bokeh() -> str:
-    return str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
+    bokeh = Resources(mode="inline", components=["bokeh"]).js_raw[0]
+    return str(bokeh), (TEMPLATES / "timeline.js").read_text()

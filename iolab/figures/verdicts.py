@@ -201,11 +201,7 @@ def draw_claim(
         axes.plot(row.estimate, y, linestyle="", zorder=4, **style)
     _rule(axes, claim)
     contrast = "" if claim.contrast == "treated" else f", {CONTRASTS[claim.contrast]}"
-    axes.set(
-        ylim=(len(rows) - 0.5, -0.5),
-        xlabel=f"{claim.value}{contrast}",
-        title=claim.name,
-    )
+    axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"{claim.value}{contrast}", title=claim.name)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
@@ -214,11 +210,9 @@ def draw_claim(
 
 def _rule(axes: Axes, claim: Claim) -> None:
     """Draw a claim's limit, and shade the side of it on which the claim is reproduced."""
-    limit = claim.below if claim.above is None else claim.above
-    if limit is None:
-        return
-    axes.axvline(limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
+    axes.axvline(claim.limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
     axes.margins(x=0.08)
     left, right = axes.get_xlim()
-    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **_HOLDS)
+    reproduced = (left, claim.limit) if claim.above is None else (claim.limit, right)
+    axes.axvspan(*reproduced, **_HOLDS)
     axes.set_xlim(left, right)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 Integers = NDArray[Any]
@@ -60,8 +61,7 @@ def unique_matches(rows: NDArray[np.int64], *, keep_last: bool = False) -> NDArr
     >>> unique_matches(np.array([0, 0, 2]))
     array([ 0, -1,  2])
     """
-    matches: NDArray[np.int64] = _unique(_frozen(rows), keep_last)
-    return matches
+    return np.where(pd.Index(rows).duplicated("last" if keep_last else "first"), -1, rows)
 
 
 def values_at(values: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -159,22 +159,6 @@ def _join_in(
                 break
             slot = (slot + 1) & mask
     return True
-
-
-@numba.njit(cache=True, nogil=True)
-def _unique(rows: Any, keep_last: Any) -> Any:
-    unique = np.full(rows.size, -1, np.int64)
-    most = -1
-    for row in rows:
-        most = max(most, row)
-    taken = np.zeros(most + 1, np.bool_)
-    for k in range(rows.size):
-        i = rows.size - 1 - k if keep_last else k
-        row = rows[i]
-        if row >= 0 and not taken[row]:
-            taken[row] = True
-            unique[i] = row
-    return unique
 
 
 @numba.njit(cache=True, nogil=True)

@@ -175,7 +175,7 @@ def named_pathology(name: str | Path | Pathology) -> Pathology:
     own = found if len(found) == 1 else [p for p in found if p.name == Path(str(name)).stem]
     if not own:
         several = ", ".join(pathology.name for pathology in found)
-        raise UserError(f"{name} defines {several}, of which none is called like the file")
+        raise UserError(f"{name} defines {several}: none is called like the file")
     return own[0]
 
 

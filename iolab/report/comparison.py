@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
+from iolab.figures.verdicts import publish_comparison
 from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.report.tables import overview
-from iolab.shown import Table, text_table
+from iolab.shown import Paragraph, Table, text_table
 from iolab.stats.claims import boot_values, in_unit
 from iolab.stats.conditions import kernels_of, pathology_of
 from iolab.stats.estimates import CONFIDENCE, welch_difference
@@ -33,6 +36,13 @@ COMPARISON_COLUMNS: Final = (
 )
 # The agent's value for a kernel that does not show its scheduler's settings.
 _UNKNOWN: Final = "unknown"
+
+
+_SAME_CLOCK: Final = "These data were measured in virtual time: there is nothing to compare."
+_NO_REFERENCE: Final = (
+    "This pathology has no reference data in virtual time. To compare, measure it in a virtual "
+    "machine and name that folder of results."
+)
 
 
 def compare_with_virtual(
@@ -112,6 +122,44 @@ def comparison_text(table: pd.DataFrame) -> Table:
     counts = table["agreement"].value_counts()
     summary = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
     return text_table(rows, na_rep="not known", caption=f"{summary}.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparisonSection:
+    """A comparison with virtual time, which a notebook displays as figure, caption and table.
+
+    ``table`` is as `compare_with_virtual` makes it. If it is empty, there
+    is no figure, and the caption says why there is nothing to compare.
+    """
+
+    table: pd.DataFrame
+    figure: Figure | None
+    caption: str
+
+    def _ipython_display_(self) -> None:
+        # Only a notebook calls this: nothing else needs IPython.
+        from IPython.display import display  # noqa: PLC0415
+
+        parts: list[object] = [Paragraph(self.caption)]
+        if self.figure is not None:
+            parts = [self.figure, *parts, comparison_text(self.table)]
+        display(*parts)  # type: ignore[no-untyped-call]
+
+
+def comparison_section(
+    data: Dataset, virtual: Path | str | None = None, folder: Path | str | None = None
+) -> ComparisonSection:
+    """Compare data of another clock with virtual time, claim by claim; the result shows itself.
+
+    `virtual` is a folder of results in virtual time, by default the reference data. `folder` is
+    where the figure is saved, if anywhere.
+    """
+    table = compare_with_virtual(data, virtual)
+    if table.empty:
+        virtual_time = data.cells["clock"].eq("virtual").all()
+        return ComparisonSection(table, None, _SAME_CLOCK if virtual_time else _NO_REFERENCE)
+    figure, text = publish_comparison(table, folder)
+    return ComparisonSection(table, figure, text)
 
 
 def _sides(data: Dataset, confidence: float) -> dict[tuple[str, str], dict[Any, Any]]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Parts of a page: captioned figures, traces, the index of verdicts, clocks compared, a block."""
+"""Parts of a page: captioned figures, the traces of a condition, tables in words, a block."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +15,10 @@ from matplotlib.figure import Figure
 import tracedat
 from iolab.figures.cells import block_figure
 from iolab.figures.save import caption, save_figure
-from iolab.figures.verdicts import publish_comparison
-from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
-from iolab.report.comparison import compare_with_virtual, comparison_text
 from iolab.report.tables import factors, invalid_text, machine_table
-from iolab.shown import NO_MATH, Paragraph, rendered, terminal, text_table
+from iolab.shown import Paragraph, text_table
 from iolab.stats.conditions import kernels_of, pathology_of, shared_columns
-from iolab.stats.verdicts import VERDICTS, verdict_summary
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab_base import foreign
@@ -30,11 +26,10 @@ from iolab_base.errors import UserError
 from iolab_base.names import one_of
 from tracedat import Trace, TraceError
 
-_NOTHING: Final = "These data were measured in virtual time: there is nothing to compare."
-_NO_REFERENCE: Final = (
-    "This pathology has no reference data in virtual time. To compare, measure it in a virtual "
-    "machine and name that folder of results."
-)
+_CONSOLE_LINES: Final = 20
+_WHAT: Final = ("pathology", "block", "boot", "kernel", "kernel_release", "scheduler")
+_ORIGIN: Final = (*_WHAT, "target", "clock")
+_SHOWN: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle", "latency_p99_ns")
 
 
 def publish(
@@ -158,44 +153,6 @@ def explained() -> Iterator[None]:
         display(Paragraph(str(error)))  # type: ignore[no-untyped-call]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ComparisonSection:
-    """A comparison with virtual time, which a notebook displays as figure, caption and table.
-
-    ``table`` is as `iolab.report.comparison.compare_with_virtual` makes it. If it is empty, there
-    is no figure, and the caption says why there is nothing to compare.
-    """
-
-    table: pd.DataFrame
-    figure: Figure | None
-    caption: str
-
-    def _ipython_display_(self) -> None:
-        # Only a notebook calls this: nothing else needs IPython.
-        from IPython.display import display  # noqa: PLC0415
-
-        parts: list[object] = [Paragraph(self.caption)]
-        if self.figure is not None:
-            parts = [self.figure, *parts, comparison_text(self.table)]
-        display(*parts)  # type: ignore[no-untyped-call]
-
-
-def comparison_section(
-    data: Dataset, virtual: Path | str | None = None, folder: Path | str | None = None
-) -> ComparisonSection:
-    """Compare data of another clock with virtual time, claim by claim; the result shows itself.
-
-    `virtual` is a folder of results in virtual time, by default the reference data. `folder` is
-    where the figure is saved, if anywhere.
-    """
-    table = compare_with_virtual(data, virtual)
-    if table.empty:
-        virtual_time = data.cells["clock"].eq("virtual").all()
-        return ComparisonSection(table, None, _NOTHING if virtual_time else _NO_REFERENCE)
-    figure, text = publish_comparison(table, folder)
-    return ComparisonSection(table, figure, text)
-
-
 def style_tables(cells: pd.DataFrame | None = None) -> None:
     """Show every DataFrame of the running notebook as `iolab.shown.text_table` does.
 
@@ -223,96 +180,6 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     if frame.index.dtype.kind in "iu":
         return frame
     return frame.reset_index(names="")
-
-
-_COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
-# The column of each filter's values.
-_FILTERS: Final = {"Report": "pathology", "Kernel": "kernel", "Verdict": "verdict"}
-TONES: Final = dict(zip(VERDICTS, ("yes", "no", *["open"] * 2, *["none"] * 3), strict=True))
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class VerdictIndex:
-    """Verdicts as a table with links, which a notebook displays.
-
-    With several reports it has filters by report, kernel and verdict. They are rules of style, not
-    a script: a page keeps them under the strictest policy.
-
-    ``table`` has rows of `iolab.stats.verdicts.verdict_table`, of any number of reports. ``links``
-    has the address of each report's page, relative to this one, ``experiments`` by report that of
-    each kernel's page.
-    """
-
-    table: pd.DataFrame
-    links: Mapping[str, str] = field(default_factory=dict)
-    experiments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return terminal(verdict_summary(self.table).drop(columns="page").to_string(index=False))
-
-    def _repr_html_(self) -> str:
-        table = self.table
-        several = table["pathology"].nunique() > 1
-        shown = verdict_summary(table).to_dict("records")
-        columns = [*(["report"] if several or self.links else []), "kernel", *_COLUMNS]
-        columns = [name for name in columns if any(row.get(name) != "no claim" for row in shown)]
-        rows = []
-        for row in shown:
-            own = (table["pathology"] == row["pathology"]) & (table["kernel"] == row["kernel"])
-            rows.append((table[own], {column: self._cell(row, column) for column in columns}))
-        return filtered(table, _FILTERS if several else (), rows)
-
-    def _cell(self, row: Mapping[Any, Any], column: str) -> dict[str, str]:
-        name, kernel = str(row["pathology"]), str(row["kernel"])
-        if column == "report":
-            title = get_pathology(name).title
-            return {"words": terminal(name), "address": self.links.get(name, ""), "more": title}
-        address = self.experiments.get(name, {}).get(kernel, "")
-        if column == "kernel" and address:
-            return {"words": terminal(kernel), "address": address}
-        # The count is followed by the claims that were not reproduced.
-        words, _, others = terminal(str(row[column])).partition(" (")
-        tone = TONES.get(words, "mixed" if words.endswith("reproduced") else "")
-        return {"words": words, "tone": tone, "more": others.removesuffix(")")}
-
-
-def verdict_index(
-    table: pd.DataFrame,
-    links: Mapping[str, str] | None = None,
-    experiments: Mapping[str, Mapping[str, str]] | None = None,
-) -> VerdictIndex:
-    """Return the verdicts as a table that a reader filters; parameters as of `VerdictIndex`."""
-    return VerdictIndex(table, links or {}, experiments or {})
-
-
-def filtered(
-    table: pd.DataFrame,
-    filters: Collection[str],
-    rows: Sequence[tuple[pd.DataFrame, Mapping[str, Mapping[str, Any]]]],
-) -> str:
-    """Return an index as HTML: rows of cells by column, each with its part of `table`, filtered."""
-    found: dict[str, Any] = {"Report": table["pathology"].unique(), "Kernel": kernels_of(table)}
-    found["Verdict"] = sorted(table["verdict"].unique(), key=VERDICTS.index)
-    marks = {
-        name: {value: f"{name[0].lower()}{place}" for place, value in enumerate(found[name])}
-        for name in filters
-    }
-    shown = [
-        (" ".join(marks[n][v] for n in filters for v in own[_FILTERS[n]].unique()), cells)
-        for own, cells in rows
-    ]
-    return rendered(
-        "verdicts.html.j2",
-        no_math=NO_MATH,
-        choices={n: [(m, terminal(str(v))) for v, m in of.items()] for n, of in marks.items()},
-        rows=shown,
-    )
-
-
-_CONSOLE_LINES: Final = 20
-_WHAT: Final = ("pathology", "block", "boot", "kernel", "kernel_release", "scheduler")
-_ORIGIN: Final = (*_WHAT, "target", "clock")
-_SHOWN: Final = ("iops", "switches_per_io", "fio_cpu", "kworker_cpu", "idle", "latency_p99_ns")
 
 
 @dataclass(frozen=True, eq=False)

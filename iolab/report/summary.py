@@ -47,7 +47,6 @@ def summary(
     published: Mapping[str, Any] | None = None,
     family: Sequence[Mapping[str, object]] | None = None,
     more: Mapping[str, pd.DataFrame] | None = None,
-    confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
     """Return all results of a data set as plain JSON values.
 
@@ -63,7 +62,7 @@ def summary(
     cells = comparable_cells(data.cells)
     context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
     ratios = {
-        value: ratio_table(cells, value, family=family, confidence=confidence)
+        value: ratio_table(cells, value, family=family)
         for value in dict.fromkeys((main_value(cells), *_RATIOS))
         if cells[value].notna().all()
     }
@@ -72,7 +71,7 @@ def summary(
     results: dict[str, Any] = plain(
         {
             **context,
-            "confidence": confidence,
+            "confidence": CONFIDENCE,
             "kernels": overview(data.cells, data.kernels),
             "unavailable": data.unavailable,
             "published": None if published is None else dict(published),
@@ -82,22 +81,20 @@ def summary(
                 "invalid": invalid_cells(data.cells),
             },
             "rules_sha256": rules_digest(pathology_of(cells)),
-            "verdicts": verdict_table(data, confidence=confidence),
+            "verdicts": verdict_table(data),
             "ratios": ratios,
             "means": {
-                value: mean_table(cells, value, confidence=confidence)
+                value: mean_table(cells, value)
                 for value in _MEANS
                 # A program's I/O is not counted; a core's idle time may be unknown.
                 if main_value(cells) == "iops" or cells[value].notna().all()
             },
-            "measures": {
-                name: mean_table(c, name, confidence=confidence) for name, c in own.items()
-            },
-            "aa": aa_check(cells, confidence=confidence),
-            "order": order_table(cells, main_value(cells), confidence=confidence),
-            "kernel_effects": kernel_effects(data.cells, confidence=confidence),
+            "measures": {name: mean_table(c, name) for name, c in own.items()},
+            "aa": aa_check(cells),
+            "order": order_table(cells, main_value(cells)),
+            "kernel_effects": kernel_effects(data.cells),
             "mechanism": traced_measures(data),
-            "recording": recording_cost(data.cells, confidence=confidence),
+            "recording": recording_cost(data.cells),
             **(more or {}),
         }
     )

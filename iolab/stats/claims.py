@@ -199,7 +199,7 @@ def _controlled(found: Judged, claim: Claim, control: Judged) -> Judged:
 def _judge(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Judged:
     """Judge a claim by its own cells."""
     if claim.requires:
-        return _without_boots("cannot run here", claim.requires)
+        return without_boots("cannot run here", claim.requires)
     if unmeasured := _why_unmeasured(cells, claim, kernel):
         return unmeasured
     try:
@@ -207,7 +207,7 @@ def _judge(cells: Selected, claim: Claim, kernel: str, confidence: float) -> Jud
             return _judge_apart(cells, claim, kernel, confidence)
         boots = _boots(cells, claim, kernel)
     except UserError as error:
-        return _without_boots("inconclusive", str(error))
+        return without_boots("inconclusive", str(error))
     if boots.empty:
         return _why_no_boot(cells.data, claim, kernel)
     counts = _judge_counts(cells, claim, kernel, boots["y"], confidence) if claim.counts else None
@@ -253,7 +253,8 @@ def _judge_counts(
     return Judged(rate, low, high, rates.size, _ruled(claim, low, high))
 
 
-def _without_boots(verdict: str, reason: str) -> Judged:
+def without_boots(verdict: str, reason: str) -> Judged:
+    """Return the verdict on a claim that no boot has a value for."""
     return Judged(math.nan, math.nan, math.nan, 0, verdict, reason)
 
 
@@ -376,13 +377,13 @@ def _why_unmeasured(cells: Selected, claim: Claim, kernel: str) -> Judged | None
     """Judge a missing kernel or measure as such; reject data that must not be pooled."""
     if not (cells.data.cells["kernel"] == kernel).any():
         if absence := _absence(cells.data, kernel):
-            return _without_boots("cannot run here", absence)
-        return _without_boots("not measured", f"kernel {kernel} was not measured")
+            return without_boots("cannot run here", absence)
+        return without_boots("not measured", f"kernel {kernel} was not measured")
     cells.refuse_mixture(claim, kernel)
     try:
         cells.values(claim.value)
     except UserError as error:
-        return _without_boots("not measured", str(error))
+        return without_boots("not measured", str(error))
     return None
 
 
@@ -392,17 +393,17 @@ def _why_no_boot(data: Dataset, claim: Claim, kernel: str) -> Judged:
     gates = [str(gate) for gate in chosen.loc[~chosen["valid"], "gate"].unique()]
     # A kernel that lacks something lacks it in every cell; other gates concern one run.
     if others := [gate for gate in gates if not gate.startswith(LACKING)]:
-        return _without_boots("not measured", others[0])
+        return without_boots("not measured", others[0])
     if gates:
-        return _without_boots("cannot run here", gates[0].removeprefix(LACKING))
+        return without_boots("cannot run here", gates[0].removeprefix(LACKING))
     if claim.value in chosen and chosen[claim.value].isna().any():
         reason = f"the measured machine does not count {claim.value}"
-        return _without_boots("cannot run here", reason)
+        return without_boots("cannot run here", reason)
     if len(chosen) and claim.contrast != "treated" and not (chosen["role"] == "control").any():
-        return _without_boots("not measured", "no valid control beside its treated cells")
+        return without_boots("not measured", "no valid control beside its treated cells")
     if absence := _absence(data, kernel):
-        return _without_boots("cannot run here", absence)
-    return _without_boots("not measured", "its condition was not measured")
+        return without_boots("cannot run here", absence)
+    return without_boots("not measured", "its condition was not measured")
 
 
 def _absence(data: Dataset, kernel: str) -> str:

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv, stdtrit
 
+from iolab.shown import counted
 from iolab_base.errors import UserError
 from iolab_base.files import finite
 
@@ -47,11 +48,6 @@ def check_confidence(confidence: float) -> None:
         raise UserError(f"a confidence level lies between 0 and 1, not at {confidence}")
 
 
-def format_boots(n: int) -> str:
-    """Return a number of boots with its noun."""
-    return "1 boot" if n == 1 else f"{n} boots"
-
-
 def boots_text(n: int, confidence: float) -> str:
     """Return how many boots an interval is over, and its level: three boots do not reach it.
 
@@ -59,7 +55,7 @@ def boots_text(n: int, confidence: float) -> str:
     ('95%, 6 boots', 'n = 3: interval too short (87 %)')
     """
     if n > max(COVERS):
-        return f"{confidence:.0%}, {format_boots(n)}"
+        return f"{confidence:.0%}, {counted(n, 'boot')}"
     covers = COVERS.get(n, "") if confidence == CONFIDENCE else ""
     return f"n = {n}: interval too short{covers}"
 
@@ -179,7 +175,7 @@ def _check(y: Floats, confidence: float) -> None:
         raise UserError("there is no boot to estimate from")
     if not np.isfinite(y).all():
         raise UserError(
-            f"{format_boots(int((~np.isfinite(y)).sum()))} of {y.size} have no finite value"
+            f"{counted(int((~np.isfinite(y)).sum()), 'boot')} of {y.size} have no finite value"
         )
 
 
@@ -220,7 +216,7 @@ class Estimate(Statistic):
         if self.n == 0:
             return f"no estimate: {self.missing}"
         at = "" if self.confidence == CONFIDENCE else f" ({self.confidence:.0%})"
-        interval = f" [{self.low:.3f}, {self.high:.3f}]{at}, {format_boots(self.n)}"
+        interval = f" [{self.low:.3f}, {self.high:.3f}]{at}, {counted(self.n, 'boot')}"
         p_value = "< 0.001" if self.p_value < 0.001 else f"= {self.p_value:.3f}"
         return (
             f"{self.ratio:.3f}"

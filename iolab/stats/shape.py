@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from iolab.pathology.factors import IntegerFactor
+from iolab.shown import counted
 from iolab.stats.conditions import (
     boot_means,
     cell_columns,
@@ -39,7 +40,6 @@ from iolab.stats.estimates import (
     Floats,
     Statistic,
     check_confidence,
-    format_boots,
     t_interval,
     what_is_missing,
 )
@@ -97,7 +97,7 @@ class Knee(Statistic):
         if self.missing:
             return f"{text} (no interval: {self.missing})"
         at = "" if self.confidence == CONFIDENCE else f" ({self.confidence:.0%})"
-        return f"{text} [{self.low:.3g}, {self.high:.3g}]{at}, {format_boots(self.n)}"
+        return f"{text} [{self.low:.3g}, {self.high:.3g}]{at}, {counted(self.n, 'boot')}"
 
 
 def hinge(levels: Floats, values: Floats) -> Hinge:
@@ -219,8 +219,9 @@ def _knee(factor: str, curves: Sequence[tuple[Floats, Floats]], confidence: floa
     lowest = float(min(levels.min() for levels, _ in curves))
     highest = float(max(levels.max() for levels, _ in curves))
     middle = low = high = math.nan
+    boots = counted(n, "boot")
     missing = ", ".join(
-        f"{where} in {'every boot' if count == n else f'{count} of {format_boots(n)}'}"
+        f"{where} in {'every boot' if count == n else f'{count} of {boots}'}"
         for count, where in (
             (under, f"it lies near or below the lowest level ({lowest:g})"),
             (over, f"it lies near or above the highest level ({highest:g})"),
@@ -287,7 +288,7 @@ class Threshold(Statistic):
             return f"no threshold within what was measured: {self.censored}"
         return (
             f"{self.estimate:.4g} [{self.low:g}, {self.high:g}], "
-            f"the measured levels around it in {format_boots(self.n)}"
+            f"the measured levels around it in {counted(self.n, 'boot')}"
         )
 
 

@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 
 from iolab.pathology import get_pathology
 from iolab.pathology.factors import IntegerFactor
-from iolab.results import CellResult, CpuSample, growth
+from iolab.results import CellResult, CpuSample, TaskCounter, growth, kworkers_of
 from iolab.store.machine_load import LOAD_COLUMNS, load_measures
 from iolab_agent.fio import active_sides
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
 
-_PERCENTILES = {
+PERCENTILES: Final = {
     "latency_p50_ns": 50.0,
     "latency_p95_ns": 95.0,
     "latency_p99_ns": 99.0,
@@ -45,7 +45,7 @@ CELL_COLUMNS: Final = {
     **dict.fromkeys(("aa", "recorded"), "bool"),
     "twin": "str",
     **dict.fromkeys(("iops", "steady_iops", "seconds_per_io", "latency_mean_ns"), "float64"),
-    **dict.fromkeys(_PERCENTILES, "float64"),
+    **dict.fromkeys(PERCENTILES, "float64"),
     **dict.fromkeys(("fio_cpu", "kworker_cpu", "idle", "switches_per_io"), "float64"),
     **dict.fromkeys(("fio_voluntary_per_io", "fio_involuntary_per_io"), "float64"),
     "ios": "int64",
@@ -68,8 +68,7 @@ _KEYS = {
 }
 # Sampled tasks represent a whole program if they had at least this share of its CPU time.
 _COVERED: Final = 0.95
-_Time = Literal["ran_ns", "waited_ns"]
-_Counter = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
+_OfCopies = Literal["ran_ns", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
 # For a 64-bit counter.
 _MOST = 2.0**63
 # The measures of a cell that did not run.
@@ -135,7 +134,7 @@ def _latencies(sides: Sequence[Mapping[str, Any]]) -> dict[str, float | int]:
         weighted = (side["clat_ns"]["mean"] * side["total_ios"] for side in sides)
         found["latency_mean_ns"] = math.fsum(weighted) / sum(side["total_ios"] for side in sides)
     reached = list(itertools.accumulate(count for _, count in bins))
-    for name, percentile in _PERCENTILES.items():
+    for name, percentile in PERCENTILES.items():
         # As calc_clat_percentiles() of fio's stat.c: the first bin that reaches the share.
         found[name] = bins[bisect.bisect_left(reached, Fraction(percentile) / 100 * total)][0]
     return found
@@ -184,27 +183,22 @@ def _from_counters(result: CellResult, cpu: int) -> dict[str, float]:
     elapsed_ns = last["at_ns"] - first["at_ns"]
     # A program, or a job in the page cache, may need no I/O: then its values per I/O are NaN.
     ios = last["ios"] - first["ios"] or math.nan
-    copied = "copies" in result
 
-    def gained(name: _Counter, *, job: bool) -> int:
+    def of_job(name: _OfCopies) -> int:
         # Copies come and go between the samples, and each has its own counters.
-        total = sum(process[name] for process in result["copies"]) if job and copied else 0
-        for pid, task in last["tasks"].items():
-            # An antagonist may call itself a kworker.
-            worker = task["comm"].startswith(f"kworker/{cpu}:") and not task.get("antagonist")
-            if task["job"] != job or not (job or worker):
-                continue
-            total += growth(first, pid, task, name)
-        return total
+        copied = sum(process[name] for process in result.get("copies", ()))
+        return copied + _grown(result, name, "job")
 
+    workers = kworkers_of(last, [cpu])
+    workers_ns = sum(growth(first, pid, task, "ran_ns") for pid, task in workers.items())
     return {
         "steady_iops": ios / elapsed_ns * 1e9,
-        "fio_cpu": gained("ran_ns", job=True) / elapsed_ns,
-        "kworker_cpu": gained("ran_ns", job=False) / elapsed_ns,
+        "fio_cpu": of_job("ran_ns") / elapsed_ns,
+        "kworker_cpu": workers_ns / elapsed_ns,
         "idle": _idle(first["cpu"], last["cpu"], elapsed_ns),
         "switches_per_io": (last["context_switches"] - first["context_switches"]) / ios,
-        "fio_voluntary_per_io": gained("voluntary_ctxt_switches", job=True) / ios,
-        "fio_involuntary_per_io": gained("nonvoluntary_ctxt_switches", job=True) / ios,
+        "fio_voluntary_per_io": of_job("voluntary_ctxt_switches") / ios,
+        "fio_involuntary_per_io": of_job("nonvoluntary_ctxt_switches") / ios,
     }
 
 
@@ -302,7 +296,7 @@ def fio_measures(report: Mapping[str, Any]) -> dict[str, float | int]:
     return _from_fio(result) if _did_io(result) else {}
 
 
-def _grown(result: CellResult, name: _Time, kind: Literal["job", "antagonist"]) -> int:
+def _grown(result: CellResult, name: TaskCounter, kind: Literal["job", "antagonist"]) -> int:
     first, last = result["first"], result["last"]
     tasks = {pid: task for pid, task in last["tasks"].items() if task.get(kind)}
     return sum(growth(first, pid, task, name) for pid, task in tasks.items())

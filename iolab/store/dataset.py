@@ -8,7 +8,7 @@ import math
 import re
 import stat
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -191,8 +191,8 @@ def _unavailable(path: Path) -> pd.DataFrame:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path}: is not a list of kernels and reasons")
     # Only known columns: each row may name others.
-    held = {name for row in rows for name in row}
-    return pd.DataFrame(rows, columns=[n for n in UNAVAILABLE_COLUMNS if not rows or n in held])
+    named = {name for row in rows for name in row}
+    return pd.DataFrame(rows, columns=[n for n in UNAVAILABLE_COLUMNS if not rows or n in named])
 
 
 def _traces(root: Path) -> dict[str, Path]:
@@ -200,10 +200,10 @@ def _traces(root: Path) -> dict[str, Path]:
     folder = root / "traces"
     with said_of(folder, UserError):
         try:
-            held = entries(folder, _MOST_TRACES, below=root)
+            there = entries(folder, _MOST_TRACES, below=root)
         except FileNotFoundError:
             return {}
-    traces = {name: status for name, status in held.items() if name.endswith(".dat")}
+    traces = {name: status for name, status in there.items() if name.endswith(".dat")}
     for name, status in traces.items():
         if not stat.S_ISREG(status.st_mode):
             raise UserError(f"{folder / name} is not a regular file")
@@ -296,10 +296,6 @@ class KernelBuild:
     preemption: str = ""
     hz: int | None = None
     tunables: Mapping[str, str] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """Return the build as JSON values."""
-        return {**asdict(self), "tunables": dict(self.tunables)}
 
 
 def build_of(facts: Mapping[str, Any]) -> KernelBuild:

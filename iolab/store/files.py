@@ -75,8 +75,8 @@ def files_of(folder: Path) -> dict[str, os.stat_result]:
         if below and not os.path.lexists(folder / below):
             continue
         with said_of(folder / below):
-            held = entries(folder / below, _MOST_FILES, below=folder.parent)
-        for name, status in held.items():
+            there = entries(folder / below, _MOST_FILES, below=folder.parent)
+        for name, status in there.items():
             if not below and name in _LAYOUT:
                 continue
             path = folder / below / name

@@ -19,6 +19,7 @@ from iolab.store.counters import (
     CELL_COLUMNS,
     LATENCY_COLUMNS,
     MECHANISM_COLUMNS,
+    PERCENTILES,
     SENSELESS,
     UNAVAILABLE_COLUMNS,
     column_types,
@@ -26,19 +27,14 @@ from iolab.store.counters import (
     histogram,
 )
 from iolab.store.dataset import Dataset
+from iolab.store.files import said_of
 from iolab_agent.fio import FioError, active_sides, parse_report
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
-from iolab_base.reading import RefusedFileError, read_regular
+from iolab_base.reading import read_regular
 
 UNKNOWN_KERNEL: Final = "unknown"
 _JOB: Final = "job"
-_PERCENTILES: Final = {
-    "latency_p50_ns": "50.000000",
-    "latency_p95_ns": "95.000000",
-    "latency_p99_ns": "99.000000",
-    "latency_p999_ns": "99.900000",
-}
 
 
 def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
@@ -113,13 +109,10 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
 
 def _read(path: Path) -> tuple[list[list[Mapping[str, Any]]], str]:
     """Return a report's jobs by the group in which they ran, and a digest of the file."""
-    try:
+    with said_of(path, UserError):
         said = read_regular(path)
+    try:
         jobs = parse_report(said.decode(errors="replace"))["jobs"]
-    except RefusedFileError as error:
-        raise UserError(f"{path} {error.strerror}") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (FioError, RecursionError) as error:
         raise UserError(
             f"{path}: is not a JSON report of fio (fio --output-format=json+)"
@@ -138,7 +131,7 @@ def _name(jobs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _pathology(names: Sequence[str]) -> Pathology:
-    """Return a pathology of which every level is a job; it can be shown, not measured."""
+    """Return a pathology whose every level is a job; it can be shown, not measured."""
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
     others = tuple(names[1:]) or (names[0],)
     profile = Profile(kernels=((UNKNOWN_KERNEL,),), boots=1, grids=({_JOB: others},))
@@ -196,7 +189,7 @@ def _without_bins(sides: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     found = {"latency_mean_ns": sum(s["clat_ns"]["mean"] * s["total_ios"] for s in sides) / ios}
     if len(sides) == 1:
         known = sides[0]["clat_ns"].get("percentile", {})
-        found |= {name: float(known.get(p, math.nan)) for name, p in _PERCENTILES.items()}
+        found |= {n: float(known.get(f"{p:.6f}", math.nan)) for n, p in PERCENTILES.items()}
     return found
 
 

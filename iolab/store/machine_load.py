@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from iolab.results import CellResult, growth
+from iolab.results import CellResult, growth, kworkers_of
 from iolab_base import foreign
 
 _PRESSURES: Final = tuple(
@@ -98,12 +98,7 @@ def _cores(result: CellResult, cpu: int, elapsed_ns: int) -> dict[str, float]:
     waited = {
         core: now - waits[core] for core, now in last.get("waiting_ns", {}).items() if core in waits
     }
-    names = tuple(f"kworker/{core}:" for core in waited or [cpu])
-    workers = {
-        pid: task
-        for pid, task in last["tasks"].items()
-        if task["comm"].startswith(names) and not task["job"] and not task.get("antagonist")
-    }
+    workers = kworkers_of(last, waited or [cpu])
     worker_ns = sum(growth(first, pid, task, "waited_ns") for pid, task in workers.items())
     never_idle = [core for core, one_ns in idle_ns.items() if one_ns < _NEVER_IDLE * elapsed_ns]
     return {

@@ -10,7 +10,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -129,11 +129,9 @@ class RawStore:
             raise IolabError(f"the store {self._raw} has no block {key}")
         return self._raw / key
 
-    @contextmanager
-    def workspace(self) -> Iterator[Path]:
+    def workspace(self) -> AbstractContextManager[Path]:
         """Provide a folder on the store's file system that is removed afterwards."""
-        with scratch_dir(self._raw) as work:
-            yield work
+        return scratch_dir(self._raw)
 
     def put(
         self,
@@ -357,8 +355,8 @@ def _is_of(cell: Mapping[str, Any], document: Any) -> bool:
     result = document.get("result")
     if not isinstance(result, dict) or result.get("id") != cell["id"] or "scheduler" not in facts:
         return False
-    told = (facts.get("kernel_release"), target.get("target"), facts["scheduler"] or "")
-    return all(isinstance(text, str) for text in told)
+    texts = (facts.get("kernel_release"), target.get("target"), facts["scheduler"] or "")
+    return all(isinstance(text, str) for text in texts)
 
 
 def named_blocks(folder: Path) -> list[str]:

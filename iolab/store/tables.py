@@ -139,14 +139,14 @@ def block_tables(
     """Return the tables ``cells``, ``latency`` and ``mechanism`` (see `iolab.store.dataset`)."""
     rows: list[dict[str, Any]] = []
     bins: list[tuple[str, float, int]] = []
-    told: list[tuple[str, str, float]] = []
+    own: list[tuple[str, str, float]] = []
     for key in keys:
         for row, document, measured in block_rows(store, key):
             rows.append(row)
             bins += [(row["cell"], *entry) for entry in histogram(document["result"])]
-            told += [(row["cell"], *entry) for entry in measured.items()]
+            own += [(row["cell"], *entry) for entry in measured.items()]
     cells, latency, mechanism = table_columns({row["pathology"] for row in rows})
-    return _frame(rows, cells), _frame(bins, latency), _frame(told, mechanism)
+    return _frame(rows, cells), _frame(bins, latency), _frame(own, mechanism)
 
 
 def kept_tables(
@@ -313,7 +313,7 @@ def write_tables(
         old.unlink()
     missing = data.unavailable.to_dict("records")
     atomic_write(folder / "unavailable.json", json.dumps(missing, indent=1) + "\n")
-    builds = {kernel: build.document() for kernel, build in data.kernels.items()}
+    builds = {kernel: asdict(build) for kernel, build in data.kernels.items()}
     atomic_write(folder / "kernels.json", json.dumps(builds, indent=1, sort_keys=True) + "\n")
     atomic_write(folder / "blocks.json", json.dumps(list(keys), indent=1) + "\n")
     # Written last: it seals the tables.

@@ -25,7 +25,7 @@ from typing import Any, Final
 from icountvm.image import ensure_image
 from icountvm.kbuild.build import build_state
 from icountvm.kbuild.configuration import Configuration, configuration
-from icountvm.kbuild.git import State
+from icountvm.kbuild.git import Repository, State
 from icountvm.kbuild.make import BuildError
 from icountvm.kbuild.source import Tree, open_tree
 from icountvm.kbuild.tools import check_tools, compiler, compiler_version
@@ -66,6 +66,13 @@ class JudgedTree:
     def kernel(self) -> str:
         """The name of the kernel being judged: one per tree, replaced by the next build."""
         return f"judged-{self.tree.folder.name[:8]}"
+
+    @property
+    def repository(self) -> Repository:
+        """The git repository of the tree; UserError if it is none."""
+        if self.tree.repository is None:
+            raise UserError(f"{self.tree.path} is not a git repository")
+        return self.tree.repository
 
     def judge(self, state: State) -> Judgement:
         """Build and judge a state, or return its remembered answer."""
@@ -158,10 +165,10 @@ def _recalled(memory: Path | None) -> Judgement | None:
 # The lock's file name in a repository.
 LOCK: Final = "iolab.lock"
 _FORMAT: Final = "iolab-lock/1"
-_KEYS: Final[dict[str, type | tuple[type, ...]]] = {
-    **dict.fromkeys(("question", "kernel", "verdict"), str),
+_KEYS: Final[foreign.Kinds] = {
+    **dict.fromkeys(("question", "kernel", "verdict"), (str,)),
     **dict.fromkeys(("value", "tolerance_percent"), (int, float)),
-    **dict.fromkeys(("kernel_identity", "instruments"), str),
+    **dict.fromkeys(("kernel_identity", "instruments"), (str,)),
 }
 
 
@@ -226,11 +233,7 @@ def read_lock(path: Path) -> list[Case]:
 
 
 def _case(entry: Any, where: str) -> Case:
-    if not isinstance(entry, dict) or entry.keys() != _KEYS.keys():
-        raise UserError(f"{where}: its keys must be {', '.join(_KEYS)}")
-    for key, kind in _KEYS.items():
-        if not isinstance(entry[key], kind) or isinstance(entry[key], bool):
-            raise UserError(f"{where}: {key} cannot be {entry[key]!r}")
+    foreign.check_fields(entry, _KEYS, where)
     if entry["verdict"] not in {"good", "bad"}:
         raise UserError(f"{where}: verdict must be good or bad, not {entry['verdict']!r}")
     if entry["tolerance_percent"] < 0:
@@ -267,8 +270,9 @@ def _stored(kernel: str, folder: Path) -> str:
     return kernel if _is_name(kernel) else os.path.relpath(kernel, folder)
 
 
-def _is_name(kernel: str) -> bool:
-    return kernel in known_kernels() or not Path(kernel).exists()
+def _is_name(kernel: str, folder: Path = Path()) -> bool:
+    """Return whether a kernel is given by its name, not by a source tree seen from a folder."""
+    return kernel in known_kernels() or not (folder / kernel).exists()
 
 
 def answered(
@@ -336,8 +340,7 @@ def of_lock(cases: Sequence[Case], folder: Path, kernel: str | None) -> list[Cas
     """Return a lock's cases with kernels named from the current folder, or all for `kernel`."""
 
     def placed(name: str) -> str:
-        tree = folder / name
-        return name if name in known_kernels() or not tree.exists() else str(tree)
+        return name if _is_name(name, folder) else str(folder / name)
 
     return [replace(case, kernel=kernel or placed(case.kernel)) for case in cases]
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from guestprof.profile import Profile
 from icountvm.kbuild.git import Repository, State
+from iolab.shown import counted
 from iolab.sweeps.answers import JudgedTree
 from iolab.sweeps.judge import Judgement, Verdict, observe_kernel
 from iolab.sweeps.pool import default_jobs
@@ -71,16 +72,14 @@ def bisect(
     on_step: OnStep = lambda step: None,
 ) -> Bisection:
     """Find the first bad commit after `old`, up to `new`; with `fixed`, the first good one."""
-    repository = judged.tree.repository
-    if repository is None:
-        raise UserError(f"{judged.tree.path} is not a git repository")
+    repository = judged.repository
     first, last = repository.resolve(old), repository.resolve(new)
     base = repository.text("merge-base", first, last, check=False).strip()
     if base != first or first == last:
         raise UserError(f"{old} does not come before {new} in {judged.tree.path}")
     before: Verdict = "bad" if fixed else "good"
     after: Verdict = "good" if fixed else "bad"
-    run = _Search(judged, repository, on_step)
+    run = _Search(judged, on_step)
     ends = run.end(first, before, old), run.end(last, after, new)
     found = Bisection(judged.how.question.text, *ends)
     run.search(found, first, last, before)
@@ -93,8 +92,11 @@ class _Search:
     """One search."""
 
     judged: JudgedTree
-    repository: Repository
     on_step: OnStep
+
+    @property
+    def repository(self) -> Repository:
+        return self.judged.repository
 
     def step(self, commit: str) -> Step:
         return self.of(self.repository.state_of(commit), self.repository.describe(commit))
@@ -129,7 +131,7 @@ class _Search:
             open_ = [commit for commit in left if commit != new and commit not in skipped]
             if not open_:
                 break
-            _log.info("%d commit%s left", len(open_), "" if len(open_) == 1 else "s")
+            _log.info("%s left", counted(len(open_), "commit"))
             step = self.step(open_[0])
             found.steps.append(step)
             verdict = step.judgement.verdict
@@ -173,9 +175,7 @@ def judge_patches(
     judged: JudgedTree, base: str, patches: Sequence[Path], on_step: OnStep = lambda step: None
 ) -> list[Step]:
     """Judge a series patch by patch: the base, then each patch on top of those before it."""
-    repository = judged.tree.repository
-    if repository is None:
-        raise UserError(f"{judged.tree.path} is not a git repository")
+    repository = judged.repository
     state = repository.state_of(base)
     states = [(state, repository.describe(base))]
     for path in patches:
@@ -186,7 +186,7 @@ def judge_patches(
         # All of them are applied before the first one is compiled.
         state = repository.patched(state, text, path.name)
         states.append((state, path.name))
-    run = _Search(judged, repository, on_step)
+    run = _Search(judged, on_step)
     return [run.of(state, title) for state, title in states]
 
 
@@ -241,9 +241,7 @@ def _switches(judged: JudgedTree, kernel: str, notes: list[str]) -> pd.DataFrame
     if how.question.reference:
         notes.append("the switches were not tried: the question compares two kernels")
         return None
-    request = Request(
-        profile="quick", kernels=[kernel], jobs=how.jobs or default_jobs(), root=how.root
-    )
+    request = Request(profile="quick", kernels=[kernel], jobs=default_jobs(), root=how.root)
     asked = WhyRequest(how.question.pathology, kernel, request, how.question.claim)
     try:
         return find_causes(asked, how.on_progress).table

@@ -8,7 +8,6 @@ done; the others get more boots, as `iolab.stats.claims` fixes in advance.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Final
 from iolab.blocks import Block
 from iolab.pathology.base import Pathology, Profile
 from iolab.pathology.claims import Claim
-from iolab.stats.claims import LOOKS, Judged, Look, look_at
+from iolab.shown import counted
+from iolab.stats.claims import LOOKS, Judged, Look, look_at, without_boots
 from iolab.stats.conditions import kernel_order
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks, write_tables
@@ -37,9 +37,7 @@ from iolab_base.files import atomic_write, canonical_json, finite
 
 _log = logging.getLogger(__name__)
 
-_UNMEASURED: Final = Judged(
-    *(math.nan, math.nan, math.nan, 0), "not measured", "no block was measured to its end"
-)
+_UNMEASURED: Final = without_boots("not measured", "no block was measured to its end")
 
 
 @dataclass(frozen=True)
@@ -139,10 +137,8 @@ def decide(request: Request, on_progress: OnProgress = lambda progress: None) ->
             if not blocks:
                 break
             number = sum(len(claims) for study in studies for claims in study.open.values())
-            claims = "1 claim" if number == 1 else f"{number} claims"
-            _log.info(
-                "%s open: %d boots, judged at %.0f%%", claims, look.boots, 100 * look.confidence
-            )
+            words = "%s open: %d boots, judged at %.0f%%"
+            _log.info(words, counted(number, "claim"), look.boots, 100 * look.confidence)
             _, errors = measure_blocks(blocks, request, on_progress)
             failed |= {name: str(error) for name, error in errors.items()}
             for study in studies:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from iolab.pathology.expressions import Question
+from iolab.shown import counted
 from iolab.store.raw import RawStore
 from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks, store_locked
@@ -68,7 +69,7 @@ class Judgement:
 
     @property
     def against(self) -> str:
-        """The value and what it was held against, in words."""
+        """The value beside the limit, or beside the other kernel's value, in words."""
         value, expected = f"{self.value:.4g}", f"{self.expected:.4g}"
         if not self.reference:
             return f"{value} where the limit is {expected}"
@@ -90,11 +91,10 @@ class _UntestableError(Exception):
 
 @dataclass(frozen=True)
 class Judging:
-    """How kernels are judged, below `root`; with 0 `jobs`, as many machines run as fit."""
+    """How kernels are judged, with results below `root`."""
 
     question: Question
     root: Path
-    jobs: int = 0
     on_progress: OnProgress = lambda progress: None
 
 
@@ -123,8 +123,8 @@ def judge_kernel(how: Judging, kernel: str) -> Judgement:
         except _UntestableError as error:
             return replace(judgement, reason=str(error))
         except _OpenQuestionError:
-            many = "1 boot" if boots == 1 else f"{boots} boots"
-            _log.info("%.4g is close to the limit after %s", judgement.value, many)
+            after = counted(boots, "boot")
+            _log.info("%.4g is close to the limit after %s", judgement.value, after)
     return replace(judgement, reason=f"{judgement.boots} boots do not agree")
 
 
@@ -176,7 +176,7 @@ def _measured(
     request = Request(
         profile="quick",
         kernels=[kernel],
-        jobs=how.jobs or default_jobs(),
+        jobs=default_jobs(),
         root=how.root,
         observed=[] if observed is None else ["all"],
     )

@@ -18,7 +18,7 @@ from iolab.store.files import PLANS, PROFILES, RAW
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
 from iolab.sweeps import pool
-from iolab.sweeps.block import Observed, observed_cells, read_block, write_block
+from iolab.sweeps.block import Observed, observed_cells, write_block
 from iolab.sweeps.pool import MACHINE_BYTES, Failure
 from iolab.sweeps.preview import expected_s, forecast, in_order, measured_here, note_duration
 from iolab.sweeps.request import Request
@@ -123,28 +123,17 @@ def block_job(
     return pool.BlockJob(name, file, root, len(block.cells), memory_bytes, expected_s)
 
 
-def measure_jobs(
-    jobs: Sequence[pool.BlockJob],
-    request: Request,
-    *,
-    on_progress: pool.OnProgress = lambda progress: None,
-    on_end: pool.OnEnd = lambda job, error: None,
-) -> dict[str, Failure]:
-    """Measure blocks on this machine or on the request's cluster; return errors by name."""
-    if request.cluster and jobs:
-        blocks = [read_block(job.plan) for job in jobs]
+@contextmanager
+def _workers(
+    request: Request, blocks: Sequence[Block], on_time: pool.OnTime
+) -> Iterator[pool.JobPlace]:
+    """Open where the blocks are measured: on this machine, or on the request's cluster."""
+    if request.cluster and blocks:
         open_place: _OpenPlace = extra(PLACES, "cluster")
-        with open_place(request.cluster, blocks, RawStore(request.root)) as workers:
-            return pool.run_jobs_in(workers, jobs, on_progress=on_progress, on_end=on_end)
-
-    def note_time(job: pool.BlockJob, seconds: float, beside: float) -> None:
-        block = read_block(job.plan)
-        # Observed blocks take longer, and a real machine is a different one.
-        if block.target is None and not request.observed:
-            note_duration(block, seconds, beside)
-
-    place = pool.LocalPlace(request.jobs, on_time=note_time)
-    return pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
+        with open_place(request.cluster, blocks, RawStore(request.root)) as cluster:
+            yield cluster
+    else:
+        yield pool.LocalPlace(request.jobs, on_time=on_time)
 
 
 def measure(
@@ -172,24 +161,31 @@ def measure(
             job = replace(job, observed=json.dumps(observed))
         jobs.append(job)
 
+    def note_time(job: pool.BlockJob, seconds: float, beside: float) -> None:
+        block = blocks[job.plan.stem]
+        # Observed blocks take longer, and a real machine is a different one.
+        if block.target is None and not request.observed:
+            note_duration(block, seconds, beside)
+
     def on_end(job: pool.BlockJob, error: Failure | None) -> None:
         _log.info("%s: %s", job.name, f"failed: {error}" if error else "measured")
 
-    return Measured(missing, measure_jobs(jobs, request, on_progress=on_progress, on_end=on_end))
+    with _workers(request, wanted, note_time) as place:
+        failed = pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
+    return Measured(missing, failed)
 
 
 def measure_blocks(
     blocks: Mapping[str, Block], request: Request, on_progress: pool.OnProgress
-) -> tuple[int, dict[str, Failure]]:
-    """Measure blocks as `measure` does; return how many the store had, and why others failed."""
+) -> Measured:
+    """Measure blocks as `measure` does; an interrupt is an IolabError that says what is kept."""
     store = RawStore(request.root)
     before = sum(map(store.has, blocks))
     try:
-        missing, failed = measure(blocks, request, on_progress)
+        return measure(blocks, request, on_progress)
     except KeyboardInterrupt:
         done = sum(map(store.has, blocks)) - before
         raise IolabError(
             f"interrupted: {done} of {len(blocks) - before} blocks are measured and kept; repeat "
             "the command to continue"
         ) from None
-    return len(blocks) - len(missing), failed

@@ -11,32 +11,39 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from types import FrameType
 from typing import IO, Any, Final, Protocol
 
 import psutil
 
 from icountvm.qemu import GuestError, with_console
-from iolab.interrupts import forget_interrupt
+from iolab.interrupts import forget_interrupt, signals_held
 from iolab_agent.proc import text_of
 from iolab_base.errors import IolabError
 from iolab_base.files import remove_short_dirs
 from iolab_base.process import kill_group, start
 from tracedat import free_bytes
 
+# The files of one virtual machine at work: its image, its channel, and the block's results.
+MACHINE_BYTES: Final = 512 << 20
+# Between two polls: after each job a core is idle for half of it on average.
+_POLL_S = 0.1
+# Time for a program to end its virtual machine and remove its folders, on a busy host.
+_GRACE_S = 10.0
+# Memory of a virtual machine, at most.
+_VM_BYTES = 2 << 30
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
 # Bytes of a program's output that are read.
 _MOST: Final = 1 << 20
 _END_POLL_S: Final = 0.02
 # A virtual machine returns its memory before it ends.
 _GONE_S: Final = 10.0
-_HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -105,33 +112,6 @@ def error_said(log: IO[bytes], code: int) -> Failure:
     return Failure(f"ended with {code}: {said[-500:] or 'no message'}")
 
 
-@contextmanager
-def signals_held() -> Iterator[None]:
-    """Defer SIGINT, SIGTERM and SIGHUP to the end of a ``with`` block."""
-    # An exception between a process's start and its registration would leave it running. Children
-    # started in the block do not inherit the mask.
-    if threading.current_thread() is not threading.main_thread():
-        # Python's handlers run in the main thread alone.
-        yield
-        return
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-
-    before = {number: signal.getsignal(number) for number in _HELD}
-    for number, handler in before.items():
-        if callable(handler):
-            signal.signal(number, note)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
-
-
 def end_all(programs: Sequence[subprocess.Popen[bytes]], *, grace_s: float) -> None:
     """End programs, each in a session of its own, and wait for the end of their descendants."""
     # A virtual machine has its own session, so a signal to the program's group does not reach it.
@@ -177,17 +157,6 @@ def _runs(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
-
-
-# The files of one virtual machine at work: its image, its channel, and the block's results.
-MACHINE_BYTES: Final = 512 << 20
-# Between two polls: after each job a core is idle for half of it on average.
-_POLL_S = 0.1
-# Time to end its virtual machine and remove its folders, on a busy host.
-_GRACE_S = 10.0
-_VM_BYTES = 2 << 30
-_CGROUPS = Path("/sys/fs/cgroup")
-_OWN = Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)

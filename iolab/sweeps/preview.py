@@ -36,6 +36,7 @@ from iolab.sweeps.request import (
     requested_profile,
     sweep_label,
 )
+from iolab_agent.proc import text_of
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_of, locked
 
@@ -95,12 +96,8 @@ def _kind(block: Block) -> dict[str, Any]:
 
 def _machine() -> str:
     # A home on NFS is the cache of several machines.
-    model = ""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line for line in lines if line.startswith("model name")), "")
-    except OSError:
-        pass
+    lines = (text_of(Path("/proc/cpuinfo")) or "").splitlines()
+    model = next((line for line in lines if line.startswith("model name")), "")
     return digest_of([platform.node(), model, os.cpu_count()])[:16]
 
 

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from types import TracebackType
 from typing import Any, Final, Self
 
 from tqdm import tqdm
@@ -31,13 +30,8 @@ class SweepProgress:
         self._lines.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._lines.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._lines.__exit__(*error)
         if self._bar is not None:
             self._bar.close()
 

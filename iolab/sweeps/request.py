@@ -219,11 +219,11 @@ def plan_blocks(
     """Plan the blocks of pathologies with these profiles, on the request's kernels and target."""
     machine = None if request.target == "vm" else real_target(request.target)
     plans = []
-    told: set[str] = set()
+    seen: set[str] = set()
     for pathology, profile in chosen:
         plan = PathologyPlan(pathology, request.root / pathology.name / sweep_label(request))
         if machine is None:
-            _plan_virtual(plan, request, profile, told)
+            _plan_virtual(plan, request, profile, seen)
         else:
             _plan_real(plan, request, profile, machine)
         plans.append(plan)
@@ -235,9 +235,9 @@ def plan_blocks(
     return plans
 
 
-def _plan_virtual(plan: PathologyPlan, request: Request, profile: Profile, told: set[str]) -> None:
+def _plan_virtual(plan: PathologyPlan, request: Request, profile: Profile, seen: set[str]) -> None:
     """Plan the blocks on every kernel that runs here, or on its first alternative that does."""
-    # `told` are the reasons that were logged: every pathology needs the same kernels.
+    # `seen` are the reasons that were logged: every pathology needs the same kernels.
     # The parts that every kernel needs come first: if they are missing, there is one error.
     ensure_toolbox()
     ensure_image()
@@ -247,13 +247,12 @@ def _plan_virtual(plan: PathologyPlan, request: Request, profile: Profile, told:
                 continue
             try:
                 _plan_kernel(plan, request, profile, kernel)
+                break
             except CannotRunError as error:
                 plan.unavailable[kernel] = reason = str(error)
-                if reason not in told:
-                    told.add(reason)
-                    _log.info("%s", reason)
-                continue
-            break
+            if reason not in seen:
+                seen.add(reason)
+                _log.info("%s", reason)
 
 
 def _plan_kernel(plan: PathologyPlan, request: Request, profile: Profile, kernel: str) -> None:

@@ -111,10 +111,10 @@ def read_sources(folders: Iterable[Path]) -> list[HashedFolder]:
     found: list[Path] = []
     bare: list[Path] = []
     for folder in folders:
-        held = [f for f in _held(folder) if f not in found]
-        without = [f for f in held if not has_hashes(f)]
-        found += held
-        bare += [folder] if held and without == held else without
+        inside = [f for f in _folders(folder) if f not in found]
+        without = [f for f in inside if not has_hashes(f)]
+        found += inside
+        bare += [folder] if inside and without == inside else without
     with_hashes = [folder for folder in found if has_hashes(folder)]
     if bare:
         sentence = (
@@ -131,7 +131,7 @@ def read_sources(folders: Iterable[Path]) -> list[HashedFolder]:
     return sources
 
 
-def _held(folder: Path) -> list[Path]:
+def _folders(folder: Path) -> list[Path]:
     """Return the folders of results at or below a folder; raise UserError if there are none."""
     if (folder / "cells.parquet").exists():
         return [folder]
@@ -223,12 +223,11 @@ def _differing(
 ) -> dict[str, tuple[str, str]]:
     """Return the parts of a target that differ here, if so and not `anyway` as the reason."""
     stored = hashes.target
-    parts = [*_PARTS, *(name for name in here if name not in _PARTS)]
-    pairs = {part: (stored.get(part), here[part]) for part in parts if part in here}
+    parts = [part for part in dict.fromkeys((*_PARTS, *here)) if part in here]
     differs = {
         part: (_shown(part, stored), _shown(part, here))
-        for part, (one, other) in pairs.items()
-        if one != other and part != _NOT_COMPARED
+        for part in parts
+        if stored.get(part) != here[part] and part != _NOT_COMPARED
     }
     if differs and not anyway:
         raise _LeftOutError(_other(hashes, differs))

@@ -90,13 +90,12 @@ def why_request(
 ) -> WhyRequest:
     """Return the request for one pathology, by its name or file, on one kernel."""
     found = named_pathology(pathology)
-    virtual = target == "vm"
-    most = default_jobs() if virtual else 1
+    clock = "virtual" if target == "vm" else "host"
     request = Request(
         profile="quick",
         kernels=[kernel] if kernel else [],
-        clock="virtual" if virtual else "host",
-        jobs=most if jobs is None else jobs,
+        clock=clock,
+        jobs=default_jobs(clock) if jobs is None else jobs,
         root=root.resolve(),
         target=target,
     )
@@ -166,8 +165,7 @@ class _Run:
         """Measure interventions beside a baseline, halved if a machine fails; return the keys."""
         plan = self.plan(self.profile(claims, levels, boots=boots, base=base), seed)
         _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress)
-        done = [key for key in plan.blocks if self.store.has(key)]
-        keys = dict.fromkeys(done)
+        keys = dict.fromkeys(key for key in plan.blocks if self.store.has(key))
         lost = [key for key in plan.blocks if key not in keys]
         if not lost:
             return keys
@@ -274,7 +272,7 @@ def _survey(run: _Run) -> tuple[tuple[Claim, ...], PathologyPlan, str]:
         alike = [claim] if asked.claim else _answered_together(asked.pathology, claim)
         plan = run.plan(run.profile(alike, [], boots=1))
         measure_blocks(plan.blocks, asked.request, run.on_progress)
-        keys = {key: None for key in plan.blocks if run.store.has(key)}
+        keys = dict.fromkeys(key for key in plan.blocks if run.store.has(key))
         if not keys:
             raise CannotRunError(f"{asked.pathology.name} was not measured on {asked.kernel}")
         data = run.data(keys)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from iolab_base.errors import UserError, error_of
 from iolab_base.files import atomic_write
 from iolab_base.process import CommandError, run
 
-_POLL_S = 0.5
 _PYPERF_S = 60.0
 _AGENT_S = 600.0
 _LOOK_BYTES = 1 << 20
@@ -29,6 +27,8 @@ class LocalTarget(RealTarget):
 
     kind = "local"
     where = "this machine"
+    # A look costs reading two files.
+    poll_s = 0.5
 
     def __init__(self) -> None:
         """Survey this machine; UserError unless root, or if others can write the run folder."""
@@ -59,10 +59,6 @@ class LocalTarget(RealTarget):
                 return state, stream.read(_LOOK_BYTES)
         except FileNotFoundError:
             return state, b""
-
-    def rest(self) -> None:
-        """Wait a while before the next look, which costs reading two files."""
-        time.sleep(_POLL_S)
 
     def send(self, folder: str, name: str, data: bytes) -> None:
         """Put a file into a run's folder, whole."""

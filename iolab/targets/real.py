@@ -52,6 +52,8 @@ class RealTarget(ABC):
     where: str
     # Its survey (`iolab_agent.facts.survey`).
     facts: dict[str, Any]
+    # Time between two looks at a run.
+    poll_s: float
 
     @property
     def kernel(self) -> str:
@@ -157,7 +159,7 @@ class RealTarget(ABC):
                     "the next sweep checks again, and iolab restore names the process"
                 )
             if state == "alive":
-                self.rest()
+                time.sleep(self.poll_s)
 
     def _gave_up(self, folder: str, work: Path) -> bool:
         """Return whether a run gave up, or was asked to, before we looked at its folder."""
@@ -202,25 +204,21 @@ class RealTarget(ABC):
 
     def _idle_agent(self, folder: str, *words: str, wait: bool) -> str:
         """Run the folder's agent as `agent` does; with `wait`, once no other one runs."""
-        told = False
+        logged = False
         while True:
             try:
                 return self.agent(folder, *words)
             except BusyError as error:
                 if not wait:
                     raise
-                if not told:
+                if not logged:
                     _log.info("waiting: %s", error)
-                told = True
+                logged = True
                 time.sleep(_WAIT_S)
 
     @abstractmethod
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
         """Return a run's state (see `iolab_agent.detached`) and its output from `offset` on."""
-
-    @abstractmethod
-    def rest(self) -> None:
-        """Wait a while before the next look."""
 
     @abstractmethod
     def send(self, folder: str, name: str, data: bytes) -> None:

@@ -62,7 +62,6 @@ _OPTIONS = (
     "UpdateHostKeys=no",
 )
 _CONNECT_S = 60.0
-_POLL_S = 5.0
 _SILENT_S = 120.0
 # The least that a link brings in that time, unless somebody makes it drip; and how long an agent's
 # answer, or the fetching of results, takes at most.
@@ -77,7 +76,6 @@ _BROKEN = 255
 _NO_PROGRAM = 127
 _MOST_WORDS = 1 << 22
 _MOST_REASON = 300
-# A look at a run costs the measured machine a shell and three small programs.
 _LOOK = (
     "cd {folder} 2>/dev/null || {{ echo gone; exit 0; }}; "
     "if ! test -e alive; then echo gone; "
@@ -150,6 +148,8 @@ class SshTarget(RealTarget):
     """A machine behind ssh, logged in to as root or as a user with sudo without a password."""
 
     kind = "ssh"
+    # A look costs the machine a shell and three small programs (`_LOOK`).
+    poll_s = 5.0
 
     def __init__(self, address: str, *, config: Path | None = None) -> None:
         """Connect and survey the machine; `config` is another file for ssh's own ``-F``."""
@@ -303,10 +303,6 @@ class SshTarget(RealTarget):
         if code or state not in (b"alive", b"ended", b"gone"):
             raise IolabError(f"{self.where} did not report the state of the run")
         return state.decode(), more
-
-    def rest(self) -> None:
-        """Wait a while before the next look."""
-        time.sleep(_POLL_S)
 
     def send(self, folder: str, name: str, data: bytes) -> None:
         """Put a file into a run's folder, whole."""

@@ -12,8 +12,8 @@ import pandas as pd
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, neighbours, rules_digest
 from iolab.pathology.factors import INTERVENTION
-from iolab.report.atlas import AtlasIndex, answer
 from iolab.report.attribution import Attribution, load_attribution
+from iolab.report.indexes import AtlasIndex, answer
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
 from iolab.stats.claims import Selected

@@ -85,7 +85,7 @@ def test_of_several_in_a_file_the_one_called_like_it_is_meant() -> None:
 def test_of_several_in_a_file_of_another_name_none_is_meant(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text((ATLAS / "xfs_unaligned_dio.py").read_text())
-    said = f"{path} defines xfs_unaligned_dio, xfs_unaligned_reads, of which none is called like"
+    said = f"{path} defines xfs_unaligned_dio, xfs_unaligned_reads: none is called like"
     assert refused(lambda: named_pathology(path)) == f"{said} the file"
 
 

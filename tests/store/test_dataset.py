@@ -5,6 +5,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -309,7 +310,7 @@ def test_damaged_builds_are_one_sentence(tmp_path: Path, text: str) -> None:
 def test_a_build_is_read_as_it_was_written(tmp_path: Path) -> None:
     build = KernelBuild("#1 SMP", "lazy", 300, {"features": "A NO_B"})
     path = tmp_path / "kernels.json"
-    path.write_text(json.dumps({"mine": build.document()}))
+    path.write_text(json.dumps({"mine": asdict(build)}))
     assert read_builds(path) == {"mine": build}
-    path.write_text(json.dumps({"mine": {**build.document(), "version": "\x1b[2J", "hz": None}}))
+    path.write_text(json.dumps({"mine": {**asdict(build), "version": "\x1b[2J", "hz": None}}))
     assert read_builds(path)["mine"].version == "?[2J"

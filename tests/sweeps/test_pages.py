@@ -165,7 +165,7 @@ def test_nothing_outlives_the_process_that_makes_the_pages(tmp_path: Path, numbe
     page = _page(tmp_path, "slow", code)
     program = (
         "import sys; from pathlib import Path\n"
-        "from iolab.cli.process import ending_signals\n"
+        "from iolab.interrupts import ending_signals\n"
         "from iolab.sweeps.pages import Page, make_pages\n"
         "with ending_signals():\n"
         "    make_pages([Page('slow', Path(sys.argv[1]), Path(sys.argv[2]))], jobs=1)\n"

@@ -347,24 +347,3 @@ def test_all_that_was_started_ends(tmp_path: Path, first: str) -> None:
     end_all([process], grace_s=0.5)
     assert processes_naming(str(mark)) == []
     end_all([process], grace_s=0.5)
-
-
-def test_a_signal_waits_for_the_note_of_what_was_started() -> None:
-    program = (
-        "import os, signal, sys\n"
-        "from iolab.cli.process import ending_signals\n"
-        "from iolab.sweeps.pool import signals_held\n"
-        "try:\n"
-        "    with ending_signals() as ending:\n"
-        "        with signals_held():\n"
-        "            os.kill(os.getpid(), signal.SIGTERM)\n"
-        "            print('noted', flush=True)\n"
-        "        print('not reached')\n"
-        "except KeyboardInterrupt:\n"
-        "    sys.exit(ending.exit_code)\n"
-    )
-    argv = [sys.executable, "-c", program]
-    done = subprocess.run(
-        argv, env=child_environment(), capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (143, "noted\n", "")

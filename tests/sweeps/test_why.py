@@ -17,6 +17,7 @@ from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
 from iolab.sweeps import why
+from iolab.sweeps.measure import Measured
 from iolab.sweeps.pages import make_why_page
 from iolab.sweeps.pool import Failure
 from iolab.sweeps.request import PathologyPlan, Request
@@ -105,9 +106,7 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
         plan.blocks = {json.dumps(block.document(), sort_keys=True): block for block in blocks}
         return [plan]
 
-    def measured(
-        blocks: dict[str, Block], request: Request, on_progress: object
-    ) -> tuple[int, dict[str, Failure]]:
+    def measured(blocks: dict[str, Block], request: Request, on_progress: object) -> Measured:
         errors = {}
         for key, block in blocks.items():
             levels = {str(cell.condition["intervention"]) for cell in block.cells}
@@ -116,7 +115,7 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
                 errors[block.plan.block] = Failure("the guest printed nothing", ("[1] x",))
             else:
                 done.add(key)
-        return 0, errors
+        return Measured([], errors)
 
     monkeypatch.setattr(why, "plan_blocks", planned)
     monkeypatch.setattr(why, "measure_blocks", measured)

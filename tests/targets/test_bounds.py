@@ -125,6 +125,7 @@ class Liar(RealTarget):
     """A machine whose run says what it is told to; the other methods are not called."""
 
     where = "a liar"
+    poll_s = 0.0
 
     def __init__(self, *looks: tuple[str, bytes]) -> None:
         self.looks = list(looks)
@@ -132,9 +133,6 @@ class Liar(RealTarget):
     def look(self, folder: str, offset: int) -> tuple[str, bytes]:
         """Return the next answer, the last one for ever."""
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-
-    def rest(self) -> None:
-        """Look again at once."""
 
     def _never(self, *words: Any) -> Any:
         raise AssertionError(words)
@@ -183,7 +181,9 @@ def test_a_run_of_which_no_cell_ends_is_given_up(
 
 def test_each_cell_that_ends_gives_the_next_one_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10_000, 40))
-    monkeypatch.setattr(real, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    monkeypatch.setattr(
+        real, "time", SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=lambda _: None)
+    )
     monkeypatch.setattr(real, "_CELL_S", 100.0)
     looks: list[Any] = [("alive", b"iolab: cell 1/2 one\n"), ("alive", b"iolab: cell 2/2 two\n")]
     assert len(follow(Liar(*looks, ("ended", b"")))) == 2

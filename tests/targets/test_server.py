@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarget]:
-    monkeypatch.setattr(ssh, "_POLL_S", 1.0)
+    monkeypatch.setattr(ssh.SshTarget, "poll_s", 1.0)
     found = SshTarget(server.address, config=server.config)
     try:
         yield found
@@ -240,7 +240,7 @@ def test_what_the_server_lacks_is_one_sentence(server: Server, tmp_path: Path) -
 def test_one_who_may_use_sudo_measures_too(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "_POLL_S", 1.0)
+    monkeypatch.setattr(ssh.SshTarget, "poll_s", 1.0)
     address = server.address.replace("root@", "trusted@")
     found = SshTarget(address, config=server.config)
     try:

@@ -55,7 +55,7 @@ def fio_there(server: Server) -> None:
 
 @pytest.fixture
 def target(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshTarget]:
-    monkeypatch.setattr(ssh, "_POLL_S", 0.2)
+    monkeypatch.setattr(ssh.SshTarget, "poll_s", 0.2)
     found = server.target()
     try:
         yield found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ SCHEDULER: Final = 20
 LINE: Final = 1000
 TEXT: Final = 1 << 16
 
+# The fields of an object, each with its types in Python.
+Kinds = Mapping[str, tuple[type, ...]]
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
 
 
@@ -82,6 +85,20 @@ def read_document(path: Path, *, below: Path | None = None) -> Any:
         raise UserError(f"{path} {error.strerror}") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a whole JSON file") from error
+
+
+def check_fields(raw: object, kinds: Kinds, where: str) -> None:
+    """Check that a decoded object has these fields and no others, else raise UserError."""
+    if not isinstance(raw, dict):
+        raise UserError(f"{where} is {raw!r:.80}, not an object")
+    if unknown := sorted(set(raw) - set(kinds)):
+        raise UserError(f"{where} has unknown fields: {', '.join(unknown)}")
+    for name, kind in kinds.items():
+        if name not in raw:
+            raise UserError(f"{where} lacks {name}")
+        # Exactly this type: JSON's true is not an integer.
+        if type(raw[name]) not in kind:
+            raise UserError(f"{where}: {name} cannot be {raw[name]!r:.80}")
 
 
 def facts(said: bytes) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The index of the atlas: a row for each report, its controls below its answers."""
+"""The indexes: of the atlas, a row for each report; of verdicts, a row for each kernel."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from bs4 import BeautifulSoup
 
 from iolab import report
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.report.atlas import answer
+from iolab.report.indexes import answer
 from iolab.stats.conditions import kernels_of
-from iolab.stats.verdicts import verdict_table
+from iolab.stats.verdicts import VERDICTS, verdict_table
+from tests.support import synthetic
 from tests.support.payloads import PAYLOADS, Attacked
 from tests.support.reports import report as reference
 
@@ -143,3 +144,60 @@ def test_a_page_begins_with_the_answer_and_one_claim_of_each_kernel(table: pd.Da
     lost = report.kernel_answers(own, "IOPS lost")
     assert list(lost)[2] == "IOPS lost"
     assert lost["verdict"].tolist() == first["verdict"].tolist()
+
+
+@pytest.fixture(scope="module")
+def two() -> pd.DataFrame:
+    names = ("dio_kworker", "fsnotify_contention")
+    return pd.concat([verdict_table(reference(name)) for name in names], ignore_index=True)
+
+
+def rows(page: str) -> list[str]:
+    return re.findall(r'<tr class="([^"]*)">', page)
+
+
+def test_each_report_and_kernel_has_a_row_and_a_link(two: pd.DataFrame) -> None:
+    links = {"dio_kworker": "a folder/dio#1.html"}
+    page = report.verdict_index(two, links)._repr_html_()
+    assert len(rows(page)) == len(two.drop_duplicates(["pathology", "kernel"]))
+    assert 'href="a%20folder/dio%231.html"' in page
+    assert page.count("<a ") == two[two["pathology"] == "dio_kworker"]["kernel"].nunique()
+    assert "<script" not in page
+
+
+def test_rows_have_the_classes_that_the_filters_name(two: pd.DataFrame) -> None:
+    page = report.verdict_index(two)._repr_html_()
+    verdicts = [name for name in VERDICTS if name in set(two["verdict"])]
+    for place, verdict in enumerate(verdicts):
+        assert f'value="v{place}">{verdict}<' in page
+        assert f'[value="v{place}"]:checked) tbody tr:not(.v{place})' in page
+        has = two[two["verdict"] == verdict].drop_duplicates(["pathology", "kernel"])
+        assert sum(f"v{place}" in row.split() for row in rows(page)) == len(has)
+
+
+def test_one_report_needs_no_filter(two: pd.DataFrame) -> None:
+    one = two[two["pathology"] == "dio_kworker"]
+    page = report.verdict_index(one)._repr_html_()
+    assert "<form" not in page
+    assert "report" not in re.findall(r'<th scope="col">(\w+)', page)
+    assert "reproduced" in repr(report.verdict_index(one))
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_an_index_of_verdicts_shows_the_words(two: pd.DataFrame, kind: str) -> None:
+    text = PAYLOADS[kind].encode("utf-8", "replace").decode()
+    attacked = two.assign(kernel=two["kernel"].replace("6.12", text))
+    links = dict.fromkeys(two["pathology"], text)
+    read = Attacked(report.verdict_index(attacked)._repr_html_())
+    assert read.found == []
+    # A link is a path relative to the page, whatever is in it.
+    page = report.verdict_index(attacked, links)._repr_html_()
+    assert all(":" not in link for link in re.findall(r'href="([^"]*)"', page))
+
+
+def test_a_kernel_of_the_index_leads_to_its_experiment() -> None:
+    table = verdict_table(synthetic.dataset(boots=3, invalid=False))
+    experiments = {"dio_kworker": {"6.1": "dio_kworker/quick/experiments/kernel 6.1.html"}}
+    page = BeautifulSoup(report.verdict_index(table, {}, experiments)._repr_html_(), "html.parser")
+    leads = {link.text: link["href"] for link in page.find_all("a")}
+    assert leads == {"6.1": "dio_kworker/quick/experiments/kernel%206.1.html"}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The atlas as a table, a row for each report and a column for each kernel; what a report says."""
+"""Indexes that a reader filters: the verdicts, and the atlas; what a report says of itself."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,11 +12,14 @@ import pandas as pd
 
 from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology, Published
-from iolab.report.pages import TONES, filtered
-from iolab.shown import terminal
+from iolab.shown import NO_MATH, rendered, terminal
 from iolab.stats.conditions import kernels_of
-from iolab.stats.verdicts import verdict_text
+from iolab.stats.verdicts import VERDICTS, verdict_summary, verdict_text
 
+_COLUMNS: Final = ("mechanism", "magnitude", "secondary claims", "confidence")
+# The column of each filter's values.
+_FILTERS: Final = {"Report": "pathology", "Kernel": "kernel", "Verdict": "verdict"}
+_TONES: Final = dict(zip(VERDICTS, ("yes", "no", *["open"] * 2, *["none"] * 3), strict=True))
 _ANSWERS: Final = {"reproduced": "yes", "not reproduced": "no"}
 
 
@@ -38,8 +41,8 @@ def published_table(pathology: Pathology) -> pd.DataFrame:
 def _facts(pathology: Pathology) -> dict[str, str]:
     """Return when and with which numbers a report was published, and its cause."""
     published = pathology.published or Published("", "", "")
-    told = filter(None, [published.date, "; ".join(published.numbers)])
-    return {"published": ": ".join(told), "cause": published.cause}
+    parts = filter(None, [published.date, "; ".join(published.numbers)])
+    return {"published": ": ".join(parts), "cause": published.cause}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -78,7 +81,7 @@ class AtlasIndex:
         names = self._reports()
         rows = [(self._primary(name), self._cells(name)) for name in names]
         filters = () if self.brief else ("Verdict", "Kernel")
-        return filtered(self._primary(*names), filters, rows)
+        return _filtered(self._primary(*names), filters, rows)
 
     def _primary(self, *names: str) -> pd.DataFrame:
         return self.table[self.table["pathology"].isin(names) & ~self.table["secondary"]]
@@ -105,7 +108,7 @@ class AtlasIndex:
         own = self._primary(name)
         own = own[own["kernel"] == kernel]
         if own.empty:
-            return {"words": "not measured", "tone": TONES["not measured"], "estimate": ""}
+            return {"words": "not measured", "tone": _TONES["not measured"], "estimate": ""}
         words, tone = answer(own)
         if self.brief:
             return {"words": words, "tone": tone, "estimate": ""}
@@ -146,4 +149,82 @@ def answer(rows: pd.DataFrame) -> tuple[str, str]:
     verdict = str(judged.iloc[0]) if len(judged) else "cannot run here"
     if judged.nunique() > 1:
         verdict = "inconclusive" if "inconclusive" in set(judged) else "not reproduced"
-    return _ANSWERS.get(verdict, verdict), TONES[verdict]
+    return _ANSWERS.get(verdict, verdict), _TONES[verdict]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class VerdictIndex:
+    """Verdicts as a table with links, which a notebook displays.
+
+    With several reports it has filters by report, kernel and verdict. They are rules of style, not
+    a script: a page keeps them under the strictest policy.
+
+    ``table`` has rows of `iolab.stats.verdicts.verdict_table`, of any number of reports. ``links``
+    has the address of each report's page, relative to this one, ``experiments`` by report that of
+    each kernel's page.
+    """
+
+    table: pd.DataFrame
+    links: Mapping[str, str] = field(default_factory=dict)
+    experiments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return terminal(verdict_summary(self.table).drop(columns="page").to_string(index=False))
+
+    def _repr_html_(self) -> str:
+        table = self.table
+        several = table["pathology"].nunique() > 1
+        shown = verdict_summary(table).to_dict("records")
+        columns = [*(["report"] if several or self.links else []), "kernel", *_COLUMNS]
+        columns = [name for name in columns if any(row.get(name) != "no claim" for row in shown)]
+        rows = []
+        for row in shown:
+            own = (table["pathology"] == row["pathology"]) & (table["kernel"] == row["kernel"])
+            rows.append((table[own], {column: self._cell(row, column) for column in columns}))
+        return _filtered(table, _FILTERS if several else (), rows)
+
+    def _cell(self, row: Mapping[Any, Any], column: str) -> dict[str, str]:
+        name, kernel = str(row["pathology"]), str(row["kernel"])
+        if column == "report":
+            title = get_pathology(name).title
+            return {"words": terminal(name), "address": self.links.get(name, ""), "more": title}
+        address = self.experiments.get(name, {}).get(kernel, "")
+        if column == "kernel" and address:
+            return {"words": terminal(kernel), "address": address}
+        # The count is followed by the claims that were not reproduced.
+        words, _, others = terminal(str(row[column])).partition(" (")
+        tone = _TONES.get(words, "mixed" if words.endswith("reproduced") else "")
+        return {"words": words, "tone": tone, "more": others.removesuffix(")")}
+
+
+def verdict_index(
+    table: pd.DataFrame,
+    links: Mapping[str, str] | None = None,
+    experiments: Mapping[str, Mapping[str, str]] | None = None,
+) -> VerdictIndex:
+    """Return the verdicts as a table that a reader filters; parameters as of `VerdictIndex`."""
+    return VerdictIndex(table, links or {}, experiments or {})
+
+
+def _filtered(
+    table: pd.DataFrame,
+    filters: Collection[str],
+    rows: Sequence[tuple[pd.DataFrame, Mapping[str, Mapping[str, Any]]]],
+) -> str:
+    """Return an index as HTML: rows of cells by column, each with its part of `table`, filtered."""
+    found: dict[str, Any] = {"Report": table["pathology"].unique(), "Kernel": kernels_of(table)}
+    found["Verdict"] = sorted(table["verdict"].unique(), key=VERDICTS.index)
+    marks = {
+        name: {value: f"{name[0].lower()}{place}" for place, value in enumerate(found[name])}
+        for name in filters
+    }
+    shown = [
+        (" ".join(marks[n][v] for n in filters for v in own[_FILTERS[n]].unique()), cells)
+        for own, cells in rows
+    ]
+    return rendered(
+        "verdicts.html.j2",
+        no_math=NO_MATH,
+        choices={n: [(m, terminal(str(v))) for v, m in of.items()] for n, of in marks.items()},
+        rows=shown,
+    )
