@@ -90,6 +90,9 @@ _KEYWORDS: Final = frozenset(
         *("{", "(", "[", "[["),
     )
 )
+_CONTINUED: Final = re.compile(
+    r"(?:\\[ \t]*)?(?:\s#[^\n]*)*\s*\n\s*(?=-)|\\(?:[ \t]+#[^\n]*|[ \t]*)(?:\n\s*|\Z)"
+)
 _HERE: Final = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n")
 
 
@@ -150,8 +153,8 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     if len(text) > _LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
     text, here = _here_document(text)
-    # A mail or a page may have lost the backslashes of continued lines.
-    text = re.sub(r"\\[ \t]*(?:\n\s*|\Z)|\s*\n\s*(?=-)", " ", text)
+    # A mail or a page may have lost the backslashes of continued lines, or explain each line.
+    text = _CONTINUED.sub(" ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     text = _PROMPT.sub("", commented if _FIO.search(commented) else text)
     found: list[FioCommand] = []

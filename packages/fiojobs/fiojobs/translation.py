@@ -24,9 +24,21 @@ from iolab_base.errors import CannotRunError, UserError
 
 # Options that begin a phase.
 _PHASES = ("stonewall", "wait_for")
-# Options that name a recording to repeat.
-_READ_FILES = ("read_iolog", "merge_blktrace_file")
+# Options that name a recording to repeat, or data that are there.
+_READ_FILES = {
+    **dict.fromkeys(("read_iolog", "merge_blktrace_file", "opendir"), "a file of this machine"),
+    **dict.fromkeys(("verify_only", "verify_state_load"), "what an earlier run has written"),
+}
+# What needs no device, and is in every machine.
+_SINKS = ("/dev/null", "/dev/zero")
+# Engines that use no file.
+_NO_FILES = ("cpuio", "exec", "null")
+# Times, in us without a unit, by which a job would be another one if they outlast the run.
+_WITHIN = ("latency_window", "thinktime")
 _SECOND_US: Final = 10**6
+# Virtual time in which a job without a runtime has to end.
+_TO_END_MS: Final = 60_000
+_LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
 _OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
 # fio has bc calculate a value with a keyword (bc_calc() in its options.c).
 _MATHS: Final = re.compile(r"[0-9 ()*/+-]+")
@@ -152,8 +164,9 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         lacks = "a zoned block device"
     if "/" in _engine(options):
         lacks = LACKS["external"]
-    for option in (o for o in _READ_FILES if o in options):
-        lacks = f"a file of this machine ({option})"
+    for option, what in _READ_FILES.items():
+        if options.get(option, "0") != "0":
+            lacks = f"{what} ({option})"
     if "profile" in options:
         raise UserError("the fio job is a profile, which makes jobs of its own: give these")
     if lacks is not None:
@@ -227,25 +240,34 @@ def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
             asked[option] = max(asked.get(option, 0), us // 1000)
         timed |= options.get("time_based", "0") not in ("0",)
     to_end = bool(ending) or (around.as_asked and not timed)
+    # fio itself ends such a job at the first of both.
+    timed_end = around.as_asked and not ending and bool(asked["runtime"])
     ramp_ms, runtime_ms = around.ramp_ms, around.runtime_ms
     if around.as_asked:
         ramp_ms = asked["ramp_time"]
-        runtime_ms = asked["runtime"] or (60_000 if to_end else around.runtime_ms)
+        runtime_ms = asked["runtime"] or (_TO_END_MS if to_end else around.runtime_ms)
     if to_end:
-        ramp_ms, runtime_ms = 0, max(runtime_ms, 60_000)
+        ramp_ms = 0
+        runtime_ms = asked["runtime"] if timed_end else max(runtime_ms, _TO_END_MS)
     ratio = runtime_ms / asked["runtime"] if asked["runtime"] else 0.0
     for name in work.options:
-        measured = "to its end" if to_end else f"{runtime_ms} ms"
+        measured = f"{runtime_ms} ms" if not to_end or timed_end else "to its end"
+        measured += " or to its end" if to_end and timed_end else ""
         why = "as asked" if around.as_asked else "virtual time; as_asked=True takes the job's own"
         if to_end and ending:
             why = f"a job of {', '.join(ending)} ends by itself"
         if not asked["runtime"] and not to_end:
             work.say(name, "runtime", "until its size is done", measured, _OVER_AGAIN)
         work.take(name, "runtime", measured, why)
-        work.take(name, "ramp_time", f"{ramp_ms} ms", why)
+        no_ramp = "a job that runs to its end is measured as a whole"
+        work.take(name, "ramp_time", f"{ramp_ms} ms", no_ramp if to_end else why)
         if work.options[name].pop("time_based", "0") == "0" and asked["runtime"] and not to_end:
             work.say(name, "time_based", "not set", "set", _OVER_AGAIN)
         _start_delay(work, name, 1.0 if around.as_asked else ratio)
+        for option in _WITHIN:
+            text = work.options[name].get(option, "")
+            if (time_us(text) or 0) >= runtime_ms * 1000:
+                work.say(name, option, text, text, f"as asked, longer than the run: {_LONGER}")
     return ramp_ms, runtime_ms, to_end
 
 
@@ -304,7 +326,7 @@ def _names(text: str) -> list[str]:
 
 
 def _is_device(name: str) -> bool:
-    return name.startswith("/dev/") and name not in ("/dev/null", "/dev/zero")
+    return name.startswith("/dev/") and not name.startswith("/dev/shm/") and name not in _SINKS
 
 
 def _places(work: Work) -> tuple[int, bool]:
@@ -315,16 +337,22 @@ def _places(work: Work) -> tuple[int, bool]:
     named = {n: _names(o["filename"]) for n, o in work.options.items() if o.get("filename")}
     every = list(dict.fromkeys(f for files in named.values() for f in files))
     devices = [f for f in every if _is_device(f)]
-    files = [f for f in every if not _is_device(f) and f != "-"]
+    files = [f for f in every if not _is_device(f) and f not in ("-", *_SINKS)]
+    files += [n for n, o in work.options.items() if n not in named and _engine(o) not in _NO_FILES]
+    if devices and files:
+        raise UserError(
+            f"the fio job uses a device ({devices[0]}) and files ({files[0]}): ask about each by "
+            "itself"
+        )
     for name in work.options:
         work.take(name, "directory", "the measured file system", "iolab makes it for each cell")
         if work.options[name].get("nrfiles") == "1":
             work.take(name, "nrfiles", "1 file", "each process has one file")
-    if devices and not files:
+    if devices:
         return _on_devices(work, named, devices)
     alone = len(named) == len(work.options) and len(every) == 1
     own = any(option in o for o in work.options.values() for option in OWN_FILES)
-    if alone and not own and not every[0].startswith("/dev/"):
+    if alone and not own and every[0] not in _SINKS:
         for name in work.options:
             work.take(name, "filename", "one file for all", "on the measured file system")
         return 0, True
@@ -333,7 +361,7 @@ def _places(work: Work) -> tuple[int, bool]:
             within = {f: Path(f).name for f in named[name]}
             if len(set(within.values())) < len(within):
                 within = {f: f.strip("/").replace("/", "-") for f in within}
-            kept = [f if f.startswith("/dev/") else f"{{folder}}/{within[f]}" for f in named[name]]
+            kept = [f if f in _SINKS else f"{{folder}}/{within[f]}" for f in named[name]]
             value = ":".join(f.replace(":", "\\:") for f in kept)
             work.change(name, "filename", value, "in the measured file system")
         elif any(option in options for option in OWN_FILES):
