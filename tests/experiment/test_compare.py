@@ -32,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"kernel": "6.11111"}, "unknown kernel"),
         ({"kernel": 6.99}, "no known kernel"),
         ({"boots": 0}, "boots must be at least 1"),
-        ({"target": "local", "kernel": "6.1"}, "omit kernel"),
+        ({"target": "local", "kernel": "6.1"}, "omit --kernel"),
         ({"target": "somewhere"}, "somewhere"),
         ({"clock": "sidereal"}, "unknown clock"),
     ],

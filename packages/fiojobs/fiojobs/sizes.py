@@ -75,6 +75,8 @@ def parts_of_sectors(options: Mapping[str, str]) -> bool:
 def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> int:
     """Return the size of each file in MiB; give sections the sizes that fit, in their ratios."""
     around = work.around
+    if around.size_mib is not None and around.size_mib < 1:
+        raise UserError(f"size_mib must be at least 1, not {around.size_mib}")
     room = around.room_mib * _MIB
     sizes: dict[str, int] = {}
     for name, options in work.options.items():

@@ -31,6 +31,7 @@ _READ_FILES = {
 }
 # What needs no device, and is in every machine.
 _SINKS = ("/dev/null", "/dev/zero")
+_READING = ("read", "randread", "rw", "readwrite", "randrw")
 # Engines that use no file.
 _NO_FILES = ("cpuio", "exec", "null")
 # Times, in us without a unit, by which a job would be another one if they outlast the run.
@@ -130,6 +131,8 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
         _verification(work, name)
         _cores(work, name)
     devices, shared = _places(work)
+    for name in () if devices else work.options:
+        _page_cache(work, name)
     size_mib = give_sizes(work, phases, shared=shared or bool(devices))
     sections = [Section(name, options) for name, options in work.options.items()]
     return Translation(
@@ -295,6 +298,17 @@ def _verification(work: Work, name: str) -> None:
         return
     why = "verifying after the writes is outside of the measured time; the checksums are written"
     work.change(name, "do_verify", "0", why)
+
+
+def _page_cache(work: Work, name: str) -> None:
+    """Say that reads find a file in the page cache, where fio by itself would drop it."""
+    options = work.options[name]
+    buffered = options.get("direct", "0") == "0" and options.get("buffered") != "0"
+    reads = options.get("rw", "read").partition(":")[0] in _READING
+    files = _engine(options) not in (*_NO_FILES, *ENDING)
+    if buffered and reads and files and "invalidate" not in options:
+        why = "the file is written before the run and stays in the page cache; invalidate=1 drops it"
+        work.say(name, "invalidate", "not named", "0", why)
 
 
 def _cores(work: Work, name: str) -> None:
