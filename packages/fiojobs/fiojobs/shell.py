@@ -90,8 +90,10 @@ _KEYWORDS: Final = frozenset(
         *("{", "(", "[", "[["),
     )
 )
+# The end of a line that goes on: with a backslash, or before an option; either may have a comment.
 _CONTINUED: Final = re.compile(
-    r"(?:\\[ \t]*)?(?:\s#[^\n]*)*\s*\n\s*(?=-)|\\(?:[ \t]+#[^\n]*|[ \t]*)(?:\n\s*|\Z)"
+    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#[^\n]*+)*+[ \t]*+\n\s*+(?=-)"
+    r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n\s*+|\Z)"
 )
 _HERE: Final = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n")
 

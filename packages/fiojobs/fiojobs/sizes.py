@@ -29,7 +29,7 @@ _SIZES: Final = frozenset(
 )
 _TEXTS: Final = frozenset(("filename", "directory", "filename_format", "opendir", "description"))
 _SEVERAL: Final = re.compile(r"\d+[a-z]*(?:[-:]\d+[a-z]*)+", re.IGNORECASE)
-_ZONES: Final = re.compile(r"(?<=/)\d+[a-z]*", re.IGNORECASE)
+_ZONES: Final = re.compile(r"(?<=/)\d+[a-z]*(?![\w%])", re.IGNORECASE)
 _ROUNDED: Final = "rounded down to whole MiB, or below one to 4 KiB"
 _SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
 
