@@ -108,7 +108,9 @@ LACKS = {
 
 
 # All options that iolab knows by their names.
-KNOWN = frozenset((*GRAMMARS, *TRANSLATED, *WITHOUT_EFFECT, *OWN_FILES, *REFUSED, "name", "section"))
+KNOWN = frozenset(
+    (*GRAMMARS, *TRANSLATED, *WITHOUT_EFFECT, *OWN_FILES, *REFUSED, "name", "section")
+)
 
 
 def whole_name(option: str) -> str:

@@ -307,7 +307,9 @@ def _page_cache(work: Work, name: str) -> None:
     reads = options.get("rw", "read").partition(":")[0] in _READING
     files = _engine(options) not in (*_NO_FILES, *ENDING)
     if buffered and reads and files and "invalidate" not in options:
-        why = "the file is written before the run and stays in the page cache; invalidate=1 drops it"
+        why = (
+            "the file is written before the run and cached; invalidate=1 drops it, as fio by itself"
+        )
         work.say(name, "invalidate", "not named", "0", why)
 
 
@@ -340,7 +342,7 @@ def _names(text: str) -> list[str]:
 
 
 def _is_device(name: str) -> bool:
-    return name.startswith("/dev/") and not name.startswith("/dev/shm/") and name not in _SINKS
+    return re.match(r"/dev/(?!shm/)", name) is not None and name not in _SINKS
 
 
 def _places(work: Work) -> tuple[int, bool]:

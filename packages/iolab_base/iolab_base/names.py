@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from iolab_base.errors import UserError
 
-
 _WORDS: Final[Mapping[Any, str]] = {
     str: "a string",
     int: "an integer",
@@ -68,4 +67,4 @@ def _is_of(value: object, hint: Any) -> bool:
     if not isinstance(value, kind):
         return False
     # Of a dict, the names: what each may be is checked where they are known.
-    return kind not in (Sequence, Mapping) or all(_is_of(one, inner[0]) for one in value)  # type: ignore[attr-defined]  # both are iterable
+    return kind not in (Sequence, Mapping) or all(_is_of(one, inner[0]) for one in value)
