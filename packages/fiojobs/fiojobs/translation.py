@@ -24,11 +24,8 @@ from iolab_base.errors import CannotRunError, UserError
 
 # Options that begin a phase.
 _PHASES = ("stonewall", "wait_for")
-# Options that name a recording to repeat, or data that are there.
-_READ_FILES = {
-    **dict.fromkeys(("read_iolog", "merge_blktrace_file", "opendir"), "a file of this machine"),
-    **dict.fromkeys(("verify_only", "verify_state_load"), "what an earlier run has written"),
-}
+# Options that name a recording to repeat, or a folder of files.
+_READ_FILES = ("read_iolog", "merge_blktrace_file", "opendir")
 # What needs no device, and is in every machine.
 _SINKS = ("/dev/null", "/dev/zero")
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
@@ -167,9 +164,8 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         lacks = "a zoned block device"
     if "/" in _engine(options):
         lacks = LACKS["external"]
-    for option, what in _READ_FILES.items():
-        if options.get(option, "0") != "0":
-            lacks = f"{what} ({option})"
+    for option in (o for o in _READ_FILES if o in options):
+        lacks = f"a file of this machine ({option})"
     if "profile" in options:
         raise UserError("the fio job is a profile, which makes jobs of its own: give these")
     if lacks is not None:
@@ -296,6 +292,10 @@ def _verification(work: Work, name: str) -> None:
             why = "the device is new: there is no data to verify"
             work.take(name, option, "nothing", why)
         return
+    if options.get("verify_only", "0") != "0":
+        raise CannotRunError(
+            f"the fio job's section {name} needs what an earlier run has written (verify_only)"
+        )
     why = "verifying after the writes is outside of the measured time; the checksums are written"
     work.change(name, "do_verify", "0", why)
 
