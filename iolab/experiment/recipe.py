@@ -232,7 +232,9 @@ def room_mib(device: Device, filesystem: str | None, memory_mib: int) -> int:
 
 def _check_reach(device: Device, job: FioJob | None) -> None:
     """Check that no section's size and offset, which may be the treatment's, pass the device."""
-    for section in job.sections if isinstance(job, OpenJob) else ():
+    if not isinstance(job, OpenJob):
+        return
+    for section in job.sections:
         end = max(ends_of(section.options, job.size_mib << 20)) >> 20
         if end > device.size_mib and not section.makes_files:
             raise UserError(
