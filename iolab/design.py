@@ -179,8 +179,10 @@ def _block(
     machine = machine_of(pathology, levels).under(whole_boot)
     kernel = str(levels.get(TREATED_KERNEL) or kernel)
     slug = "".join(filter(str.isalnum, changed))
+    # A name has 64 characters at most.
+    slug = slug[: max(0, min(20, 62 - len(name) - len(kernel)))]
     plan = Plan(
-        block="-".join(word for word in (name, slug[:20], kernel) if word),
+        block="-".join(word for word in (name, slug, kernel) if word),
         cpu=machine.cpu,
         cells=work,
         modules=list(machine.modules),

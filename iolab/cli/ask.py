@@ -54,16 +54,18 @@ def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
         **({"vary": varied} if (varied := _levels(options["vary"])) else {}),
         **({"claims": list(options["claims"])} if options["claims"] else {}),
         **({"cpus": options["cpus"]} if options["cpus"] != 1 else {}),
-        **({"as_asked": True} if options["as_asked"] else {}),
-        **({"fio_binary": options["fio_binary"]} if options["fio_binary"] else {}),
+        **{name: options[name] for name in ("as_asked", "fio_binary") if options[name]},
     }
     if not given["treatment"]:
         raise UserError("give a treatment, such as --treatment cpu.weight=1000")
     if dry_run:
         from iolab.experiment import question
-        from iolab.sweeps.request import check_before_fetching
+        from iolab.experiment.compare import chosen_kernels
+        from iolab.sweeps.request import Request, check_before_fetching, check_request
 
         asked = question(**given)
+        kernels = chosen_kernels(asked, list(options["kernels"]) or None)
+        check_request(Request(profile="quick", kernels=kernels, boots=options["boots"]))
         check_before_fetching(asked)
         _show_translation(asked, as_json=as_json)
         return
@@ -111,6 +113,8 @@ def _levels(given: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in given:
         name, separator, text = one.partition("=")
+        if not name or name in found or ("," in text and "" in text.split(",")):
+            raise UserError(f"write each name once, as {_LEVELS}, and not {one!r}")
         if not separator:
             found[name] = True
             continue

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from fiojobs import Row
-from fiojobs.options import fault_of_change
+from fiojobs.options import KNOWN, fault_of_change, is_switch
 from icountvm.kernels import check_name
 from iolab.experiment.parameters import listed
 from iolab.experiment.recipe import Recipe
@@ -231,7 +231,7 @@ def _levels(name: str, given: object) -> tuple[_Level, ...]:
 def _level(name: str, value: object) -> _Level:
     if name == _FILESYSTEM and value is None:
         return _NO_FILESYSTEM
-    if name in _FLAGS and isinstance(value, bool):
+    if isinstance(value, bool) and (name in _FLAGS or is_switch(name.rpartition(".")[2])):
         return int(value)
     as_one = name if _is_intervention(name) else f"{name}={value}"
     if name not in (*SETTINGS, *_NUMBERS) and _is_intervention(as_one):
@@ -396,7 +396,7 @@ def _with_option(
     """Return sections with an option of fio in all of them, or in one."""
     options = {name: str(value)}
     if fault := fault_of_change(name, str(value)):
-        raise UserError(f"{_unknown(name, [])}; of fio: {fault}")
+        raise UserError(fault if name in KNOWN else f"{_unknown(name, [])}; of fio: {fault}")
     return tuple(
         section
         if only and section.name != only

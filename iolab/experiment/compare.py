@@ -26,7 +26,7 @@ from iolab.sweeps.progress import progress_bar
 from iolab.sweeps.request import Request, check_request, plan_blocks
 from iolab.targets.place import Place
 from iolab_base.errors import IolabError, UserError
-from iolab_base.names import one_of
+from iolab_base.names import check_types, one_of
 
 
 def compare(
@@ -106,12 +106,13 @@ def compare(
     >>> job = "rw=randwrite bs=8k iodepth=64 ioengine=libaio direct=1"
     >>> iolab.compare(fio=job, treatment={"cpu.weight": 1000}, kernel="6.12")  # doctest: +SKIP
     """
+    check_types(compare, {**locals(), "levels": None})
     chosen, levels = _chosen(pathology, levels)
     virtual = target == "vm"
     clock = clock or ("virtual" if virtual else "host")
     request = Request(
         profile="quick",
-        kernels=_kernels(chosen, kernel) if virtual else _no_kernels(kernel),
+        kernels=chosen_kernels(chosen, kernel) if virtual or kernel is not None else [],
         clock=clock,
         jobs=default_jobs(clock) if virtual else 1,
         root=Path(root or runs_dir()).resolve(),
@@ -122,7 +123,6 @@ def compare(
         place=place or Place(),
     )
     check_request(request)
-    _check_kernels(chosen, request.kernels)
     if boots is None:
         boots = chosen.profiles["quick"].boots if _asked(chosen) else BOOTS
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
@@ -164,28 +164,17 @@ def _asked(pathology: Pathology) -> bool:
     return isinstance(pathology.cell, Cells)
 
 
-def _kernels(pathology: Pathology, given: object) -> list[str]:
-    if given is None:
-        return [pathology.profiles["quick"].kernels[0][0]]
-    return kernel_names(given, known_kernels())
-
-
-def _check_kernels(pathology: Pathology, kernels: Sequence[str]) -> None:
-    """Check the kernels of controls where another kernel is the treatment."""
-    if pathology.treatment != TREATED_KERNEL:
-        return
-    treated = pathology.profiles["quick"].grids[0][TREATED_KERNEL]
-    if len(kernels) != 1 or kernels[0] in treated:
+def chosen_kernels(pathology: Pathology, given: object) -> list[str]:
+    """Return the kernels to boot; where another kernel is the treatment, that of the controls."""
+    usual = pathology.profiles["quick"].kernels[0][0]
+    kernels = [usual] if given is None else kernel_names(given, known_kernels())
+    treated = pathology.profiles["quick"].grids[0].get(TREATED_KERNEL, ())
+    if treated and (len(kernels) != 1 or kernels[0] in treated):
         raise UserError(
             f"the treatment is the kernel {', '.join(map(str, treated))}: name one other kernel to "
             "compare it with, kernel='6.1'"
         )
-
-
-def _no_kernels(given: object) -> list[str]:
-    if given is not None:
-        raise UserError("omit kernel: a real machine is measured with its own kernel")
-    return []
+    return kernels
 
 
 def _profile(

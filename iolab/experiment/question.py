@@ -25,12 +25,13 @@ from iolab.stats.claims import FEWEST
 from iolab.store.counters import CELL_COLUMNS
 from iolab.targets.shipped import fio_program
 from iolab.targets.shipped import program as shipped
+from iolab_agent.fio_options import same_option
 from iolab_agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
 from iolab_agent.plan_checks import can_be_counted
 from iolab_agent.plan_devices import check_devices
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
-from iolab_base.names import one_of
+from iolab_base.names import check_types, one_of
 
 _RECORDING: Final = Recording(
     events=["sched:sched_switch", "sched:sched_waking"],
@@ -200,7 +201,8 @@ def question(
         If a part is missing, unknown or out of range, a treatment changes nothing, or the work
         does not fit on its device and machine.
     """
-    _one_work(fio, program)
+    check_types(question, locals())
+    _one_work(fio, program, value)
     given = () if device is None else (device,) if isinstance(device, Device) else tuple(device)
     asked = None
     if fio is not None:
@@ -265,10 +267,9 @@ def question(
     )
     recording = _recording(recipe)
     _check_cells(cells, profile, recording)
-    what = "a program" if fio is None else "a fio job"
     return Pathology(
         name=name or f"question_{cells.digest()}",
-        title=title or f"{' and '.join(treatment)}: {what}",
+        title=title or f"{' and '.join(treatment)}: a {'fio job' if fio else 'program'}",
         source=published.links[0] if published and published.links else _OWN,
         treatment=treated.factor_name,
         control=treated.control,
@@ -293,14 +294,12 @@ def _kernels(treated: Change) -> tuple[tuple[str, ...], ...]:
     return (tuple(name for name in ("6.1", "6.12") if name not in treated.levels)[:1],)
 
 
-def _one_work(fio: object, program: object) -> None:
-    if (fio is None) is (program is None):
-        raise UserError("give the work as either fio=... or program=[...]")
+def _one_work(fio: object, program: object, value: object = None) -> None:
+    if (fio is None) is (program is None) or (program is None and value is not None):
+        raise UserError("give the work as either fio=... or program=[...], which may have a value")
 
 
 def _counted(names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise UserError("count must be a list of functions and tracepoints: ['dget_parent']")
     for name in names:
         if not can_be_counted(name):
             raise UserError(f"count: {name!r} is neither a function nor a system:event")
@@ -351,7 +350,7 @@ def _check_names(others: Sequence[Change], treated: Change) -> None:
     every = (*others, treated)
     if any(change.factor_name == TREATED_KERNEL for change in others):
         raise UserError("a kernel cannot vary: compare kernels with kernel=['6.1', '6.12']")
-    names = [name for change in every for name in change.names]
+    names = [same_option(name) for change in every for name in change.names]
     for listed in (names, [change.factor_name for change in every]):
         if twice := sorted({name for name in listed if listed.count(name) > 1}):
             raise UserError(f"{', '.join(twice)} both varies and is the treatment: choose one")

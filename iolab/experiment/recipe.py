@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iolab.pathology.base import Machine, Profile
-from iolab.pathology.factors import NO_INTERVENTION, intervention
+from iolab.pathology.factors import MOST_CPUS, NO_INTERVENTION, intervention
 from iolab.results import CellResult
 from iolab.shown import counted
 from iolab_agent.cgroup_files import cores_of, kernel_text
-from iolab_agent.fio_options import faults_of, memory_of, sets_same
+from iolab_agent.fio_options import ends_of, faults_of, memory_of, sets_same
 from iolab_agent.fio_values import bytes_of
 from iolab_agent.plan import (
     Antagonist,
@@ -189,6 +189,8 @@ def _options_in_effect(given: Mapping[str, str]) -> dict[str, str]:
 
 def check_recipe(recipe: Recipe, cell: Cell) -> None:
     """Raise UserError, which names an argument to change, if a cell cannot run on its machine."""
+    if not 1 <= recipe.cpus <= MOST_CPUS:
+        raise UserError(f"cpus must be 1-{MOST_CPUS}, not {recipe.cpus}")
     antagonist = cell.antagonist
     beside = () if antagonist is None else (antagonist.job, antagonist.program)
     for work in (cell.job, cell.program, *beside):
@@ -204,6 +206,7 @@ def check_recipe(recipe: Recipe, cell: Cell) -> None:
     if recipe.devices and not recipe.devices[-1].real:
         jobs = (cell.job, None if antagonist is None or antagonist.device else antagonist.job)
         _check_room(recipe, [job for job in jobs if job is not None])
+        _check_reach(recipe.devices[-1], cell.job)
         _check_memory(recipe, [job for job in jobs if isinstance(job, OpenJob)])
 
 
@@ -226,6 +229,19 @@ def room_mib(device: Device, filesystem: str | None, memory_mib: int) -> int:
         # It takes the whole of its memory at once.
         return room if device.size_mib <= left else 0
     return min(room, left) if _in_memory(device) else room
+
+
+def _check_reach(device: Device, job: FioJob | None) -> None:
+    """Check that no section's size and offset, which may be the treatment's, pass the device."""
+    if not isinstance(job, OpenJob):
+        return
+    for section in job.sections:
+        end = max(ends_of(section.options, job.size_mib << 20)) >> 20
+        if end > device.size_mib and not section.makes_files:
+            raise UserError(
+                f"section {section.name} of the fio job ends at {end} MiB (size, offset), and the "
+                f"device {device.name!r} at {device.size_mib}"
+            )
 
 
 def _in_memory(device: Device) -> bool:

@@ -45,7 +45,7 @@ _WORDS: Final = {
     "nohz": ("off", "on"),
 }
 _OF_A_BOOT: Final = ("cpus", "highres", "nohz")
-_MOST_CPUS = 64
+MOST_CPUS = 64
 _MOST_PARTS = 8
 
 
@@ -221,8 +221,8 @@ def _with_word(found: Intervention, name: str, value: str) -> Intervention:
 
 def _with_number(found: Intervention, name: str, number: int) -> Intervention:
     if name == "cpus":
-        if not 1 <= number <= _MOST_CPUS:
-            raise UserError(f"cpus must be 1-{_MOST_CPUS}, not {number}")
+        if not 1 <= number <= MOST_CPUS:
+            raise UserError(f"cpus must be 1-{MOST_CPUS}, not {number}")
         return replace(found, cpus=number)
     if name.startswith("iosched."):
         return replace(found, tunables={**found.tunables, name.removeprefix("iosched."): number})

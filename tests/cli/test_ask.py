@@ -35,6 +35,13 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
         ((_JOB, "--treatment", "iodepth=--5"), "iodepth"),
         ((_JOB, "--treatment", "iodepth=²"), "iodepth"),
         (("fio --name=a --rw=read --bs=64m --iodepth=64", *_TREATED), "memory_mib=1024"),
+        ((_JOB, "--treatment", ""), "NAME=LEVEL"),
+        ((_JOB, "--treatment", "cpu.weight=1000,"), "cpu.weight=1000,"),
+        ((_JOB, "--treatment", "iodepth=1", "--treatment", "iodepth=2"), "iodepth=2"),
+        ((_JOB, *_TREATED, "--kernel", "6.99"), "6.99"),
+        ((_JOB, "--treatment", "kernel=6.1", "--kernel", "6.1"), "6.1"),
+        ((_JOB, *_TREATED, "--boots", "0"), "--boots"),
+        ((_JOB, *_TREATED, "--cpus", "0"), "cpus"),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(

@@ -345,12 +345,48 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
             {"fio": JOB, "treatment": {"iodepth": 2}, "filesystem": FileSystem("xfs", "other")},
             "other",
         ),
+        ({"fio": 5, "treatment": {"iodepth": 2}}, "fio must be"),
+        ({"fio": JOB, "treatment": "iodepth=2"}, "treatment must be"),
+        ({"fio": JOB, "treatment": {5: 1}}, "treatment must be"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "vary": ["bs"]}, "vary must be"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "claims": [5]}, "claims must be"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "device": "nvme0n1"}, "device must be"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "size_mib": "64"}, "size_mib must be"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "size_mib": 0}, "size_mib must be at least 1"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "cpus": 0}, "cpus must be 1-64"),
+        ({"fio": JOB, "treatment": {"cpus": 999}}, "cpus must be 1-64"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "value": "(a)"}, "value"),
+        ({"fio": JOB, "treatment": {"size": "4g"}}, "ends at 4096 MiB"),
+        ({"fio": JOB, "treatment": {"offset": "1g"}}, "ends at 1"),
+        ({"fio": JOB, "treatment": {"bs": "8k"}, "vary": {"blocksize": ["16k"]}}, "both varies"),
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(asked: dict[str, Any], says: str) -> None:
     with pytest.raises(IolabError, match=says) as caught:
         iolab.question(**asked)
     assert "\n" not in str(caught.value)
+
+
+def test_a_value_that_fio_refuses_is_the_only_cause_that_is_named() -> None:
+    for name, value in (("iodepth", 0), ("runtime", 3), ("nrfiles", 8), ("ioengine", "foo")):
+        with pytest.raises(UserError, match=name) as caught:
+            iolab.question(fio=JOB, treatment={name: value})
+        assert "cannot be changed" not in str(caught.value)
+
+
+def test_what_is_on_or_off_may_be_true_or_false() -> None:
+    def quick(level: object) -> Any:
+        made = iolab.question(fio=JOB, treatment={"thread": level}, name="asked")
+        return blocks_of(made, made.profiles["quick"], kernel="6.1", clock="virtual")
+
+    assert quick(True) == quick(1)
+    assert iolab.question(fio="rw=read direct=1", treatment={"direct": False}).factors["direct"]
+
+
+def test_a_long_parameter_of_the_command_line_leaves_a_name_that_blocks_may_have() -> None:
+    made = iolab.question(fio=JOB, treatment={"intervention": "boot.transparent_hugepage=never"})
+    blocks = blocks_of(made, made.profiles["quick"], kernel="6.12", clock="virtual")
+    assert len({block.plan.block for block in blocks}) == len(blocks)
 
 
 def test_a_comparison_measures_every_level() -> None:

@@ -247,6 +247,12 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("for i in 1 2; do fio --name=a; done", "for i in"),
         ("echo bfq > /sys/block/sda/queue/scheduler; fio --name=a", "/sys/block"),
         ("modprobe brd; fio --name=a", "modprobe"),
+        ("fio", "without any option"),
+        ("sudo fio --version", "--version"),
+        ("fio --serv", "--server"),
+        ("dd if=/dev/zero of=/tmp/x bs=1M", "'dd'"),
+        ('{"fio version": "fio-3.33", "jobs": []}', "JSON"),
+        ('[{"jobname": "a"}]', "JSON"),
     ],
 )
 def test_what_is_no_job_is_one_sentence(text: str, sentence: str) -> None:
@@ -254,6 +260,41 @@ def test_what_is_no_job_is_one_sentence(text: str, sentence: str) -> None:
         read_job(text)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_json_is_named_as_that(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"jobs": [{"jobname": "a"}]}')
+    with pytest.raises(UserError, match="JSON"):
+        read_job(tmp_path / "result.json")
+    for given in (5, ["--rw=read"], b"rw=read", {"rw": "read"}):
+        with pytest.raises(UserError, match="text or a path"):
+            read_job(given)  # type: ignore[arg-type]
+
+
+def test_a_list_of_words_is_a_command_line() -> None:
+    words = ["fio", "--name=a", "--rw=randrw", "--bs=8k", "--description=of a pod"]
+    (section,) = read_job(json.dumps(words))
+    assert section == Section("a", {**_mixed(), "description": "of a pod"})
+    assert read_job(json.dumps(words[1:]))[0].options == section.options
+
+
+def test_a_name_may_be_shortened_as_getopt_allows() -> None:
+    (section,) = read_job("fio --name=a --runt=5 --group_rep --ioeng libaio --rw=read --size=1g")
+    assert section.options == {
+        "runtime": "5",
+        "group_reporting": "",
+        "ioengine": "libaio",
+        "rw": "read",
+        "size": "1g",
+    }
+    # It could be several options, or is one.
+    assert set(read_job("fio --name=a --iode=1 --ss=iops:1%")[0].options) == {"iode", "ss"}
+
+
+@pytest.mark.parametrize("end", [" \\", "", " \\   # why", "   # why", " \\\n  # a line"])
+def test_lines_that_are_explained_are_one_command(end: str) -> None:
+    text = f"fio --name=a{end}\n  --rw=randrw{end}\n  --bs=8k   # small\n"
+    assert read_job(text) == [Section("a", _mixed())]
 
 
 def test_files_are_included_and_variables_filled_in(
@@ -279,6 +320,11 @@ def test_a_variable_does_not_matter_where_no_value_does() -> None:
     )
     (section,) = read_job(job)
     assert section.options["exec_prerun"] == "echo $X"
+    for name in ("/dev/$X", "/dev/${X}p1:/dev/$Y"):
+        assert read_job(f"fio --name=a --filename={name}")[0].options["filename"] == name
+    for name in ("$X", "/dev/shm/$X", "/dev/sda:$X"):
+        with pytest.raises(UserError, match="'X'"):
+            read_job(f"fio --name=a --filename={name}")
     # fio fills these in itself.
     (section,) = read_job("size=$mb_memory filename_format=$jobnum")
     assert section.options == {"size": "$mb_memory", "filename_format": "$jobnum"}

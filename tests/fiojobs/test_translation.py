@@ -90,6 +90,9 @@ def test_what_is_a_part_of_a_size_is_scaled_with_it() -> None:
 def test_the_question_may_choose_the_size() -> None:
     assert _of("rw=read size=1g", size_mib=8).size_mib == 8
     assert _of("rw=read", size_mib=8).size_mib == 8
+    for size_mib in (0, -1):
+        with pytest.raises(UserError, match="size_mib"):
+            _of("rw=read", size_mib=size_mib)
 
 
 def test_sections_one_after_another_are_levels() -> None:
@@ -137,6 +140,106 @@ def test_several_devices_are_the_cells_in_order() -> None:
     assert names == ["{device:0}:{device:1}", "{device:1}"]
 
 
+@pytest.mark.parametrize(
+    ("job", "refused"),
+    [
+        ("[a]\nfilename=/dev/sda\n[b]\nfilename=/srv/b\n", True),
+        ("[a]\nfilename=/dev/sda\n[b]\nstonewall\ndirectory=/srv\n", True),
+        ("filename=/dev/sda:/srv/b", True),
+        ("[a]\nfilename=/dev/sda\n[b]\nioengine=cpuio\ncpuload=50\n", False),
+        ("[a]\nfilename=/dev/sda\n[b]\nfilename=/dev/null\n", False),
+    ],
+)
+def test_a_device_beside_files_is_refused(job: str, refused: bool) -> None:
+    if not refused:
+        assert _of(job).devices == 1
+        return
+    with pytest.raises(UserError, match="/dev/sda"):
+        _of(job)
+
+
+def test_a_file_in_memory_is_a_file() -> None:
+    found = _of("filename=/dev/shm/f rw=read")
+    assert (found.devices, found.shared_file) == (0, True)
+    names = _of("filename=/dev/shm/f:/dev/shm/g rw=read").sections[0].options["filename"]
+    assert names == "{folder}/f:{folder}/g"
+    assert _of("filename=/dev/null rw=write").sections[0].options["filename"] == "/dev/null"
+
+
+def test_a_row_says_what_a_size_has_become() -> None:
+    sizes = {
+        "64k": "64 KiB",
+        "5000": "4 KiB",
+        "1500k": "1 MiB",
+        "100%": "256 MiB",
+        "200%": "256 MiB",
+        "1g": "256 MiB",
+    }
+    for asked, measured in sizes.items():
+        found = _of(f"rw=read filename=/dev/sda size={asked}")
+        assert _rows(found)["size"] == (asked, measured)
+        assert ("as asked" in {row.why for row in found.rows}) is (asked == "64k")
+    assert "size" not in _rows(_of("rw=read filename=/dev/sda size=64m"))
+
+
+def test_of_several_sizes_the_last_is_taken_as_fio_does() -> None:
+    for size in ("64m-16m", "8k:16m", "1m-2m-16m"):
+        found = _of(f"rw=read size={size}")
+        assert found.size_mib == 16
+        assert (size, "16m") in {(row.asked, row.measured) for row in found.rows}
+    (section,) = _of("rw=write size=8k-64k nrfiles=8").sections
+    assert section.options["size"] == "64k"
+
+
+def test_zones_in_bytes_are_scaled_with_the_size() -> None:
+    job = "rw=randread size=1t filename=/dev/sda random_distribution="
+    (section,) = _of(f"{job}zoned_abs:60/256G:40/100%").sections
+    assert section.options["random_distribution"] == f"zoned_abs:60/{64 << 20}:40/100%"
+    (section,) = _of(f"{job}zoned:60/10:40/90").sections
+    assert section.options["random_distribution"] == "zoned:60/10:40/90"
+
+
+@pytest.mark.parametrize("option", ["latency_window=5s", "latency_window=700000", "thinktime=1s"])
+def test_a_time_that_outlasts_the_run_is_a_row(option: str) -> None:
+    name, _, asked = option.partition("=")
+    job = f"rw=read runtime=60 {option}"
+    assert _rows(_of(job))[name] == (asked, asked)
+    assert name not in _rows(_of(job, as_asked=True))
+    assert name not in _rows(_of(f"rw=read {name}=1ms"))
+
+
+def test_as_asked_a_runtime_without_time_based_ends_the_job() -> None:
+    found = _of("rw=read size=8m runtime=5 ramp_time=1", as_asked=True)
+    assert (found.runtime_ms, found.ramp_ms, found.to_end) == (5000, 0, True)
+    rows = {row.option: row for row in found.rows}
+    assert "5000 ms" in rows["runtime"].measured
+    assert rows["ramp_time"].why != "as asked"
+    # An engine that ends by itself has the time that it needs.
+    assert _of("ioengine=filecreate runtime=5", as_asked=True).runtime_ms == 60_000
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("rw=randread", True),
+        ("rw=randrw:8", True),
+        ("bs=4k", True),
+        ("rw=read direct=1", False),
+        ("rw=read buffered=0", False),
+        ("rw=write", False),
+        ("rw=read invalidate=1", False),
+        ("rw=read filename=/dev/sda", False),
+        ("ioengine=cpuio cpuload=5", False),
+    ],
+)
+def test_reads_that_find_the_page_cache_are_a_row(job: str, said: bool) -> None:
+    assert ("invalidate" in _rows(_of(job))) is said
+
+
+def test_the_user_of_the_job_is_root() -> None:
+    assert _rows(_of("rw=read uid=1000 gid=100"))["uid"] == ("1000", "nothing")
+
+
 def test_cores_that_the_machine_lacks_are_others() -> None:
     assert _of("cpus_allowed=4,5").sections[0].options["cpus_allowed"] == "0,1"
     assert _of("cpus_allowed=1").rows[0].option != "cpus_allowed"
@@ -154,6 +257,10 @@ def test_what_the_machine_cannot_have_is_named() -> None:
             _of(f"ioengine={engine}")
     with pytest.raises(CannotRunError, match="read_iolog"):
         _of("read_iolog=recorded")
+    for option in ("opendir=/srv", "verify_only"):
+        with pytest.raises(CannotRunError, match=option.partition("=")[0]):
+            _of(f"rw=write verify=md5 {option}")
+    assert _rows(_of("rw=read verify=md5 verify_only"))["verify_only"] == ("set", "nothing")
     with pytest.raises(CannotRunError, match="built with its fio"):
         _of("ioengine=./build/fio_plugin")
     with pytest.raises(UserError, match="profile"):
@@ -201,7 +308,9 @@ def test_files_that_are_named_and_sizes_between_two_have_room_together() -> None
     assert 4096 <= least < most <= (256 << 20) // 100
 
 
-@pytest.mark.parametrize("job", ["runtime=soon", "size=much", "cpumask=first", "numjobs=many"])
+@pytest.mark.parametrize(
+    "job", ["runtime=soon", "size=much", "size=-5", "cpumask=first", "numjobs=many"]
+)
 def test_a_value_that_is_none_is_one_sentence(job: str) -> None:
     with pytest.raises(UserError, match=job.partition("=")[0]):
         _of(job)

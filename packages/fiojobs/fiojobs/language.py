@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fiojobs.options import why_without_effect
+from fiojobs.options import whole_name, why_without_effect
 from fiojobs.shell import FioCommand, fio_commands, job_text, plain_text
 from iolab_agent.fio_options import same_option, sets_same
 from iolab_agent.plan import Section
@@ -35,6 +37,13 @@ _ALONE = frozenset(
         *("wait_for_previous", "warnings-fatal", "zero_buffers"),
     )
 )
+# Arguments with which fio runs no job.
+_NO_JOB = frozenset(
+    (
+        *("cmdhelp", "cpuclock-test", "crctest", "daemonize", "enghelp", "help", "memcpytest"),
+        *("merge-blktrace-only", "server", "version"),
+    )
+)
 _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
 # ${NAME} of fio and of a shell, and $NAME of a shell.
 _VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*))", re.ASCII)
@@ -42,6 +51,8 @@ _VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*))", re.ASCII)
 _KEYWORDS = frozenset(
     ("pagesize", "mb_memory", "ncpus", "jobname", "clientuid", "jobnum", "filenum")
 )
+# Names below /dev, each of which is a device of the machine.
+_NODES = re.compile(r"/dev/(?!shm/)[^:]+(:/dev/(?!shm/)[^:]+)*")
 
 
 @dataclass
@@ -63,7 +74,7 @@ class _Text:
                 raise UserError(f"the fio job: {key[:60]!r} is not an option of fio")
             if not value.isprintable():
                 raise UserError(f"the fio job: the value of {key} is not text: {value[:60]!r}")
-            _put(merged, key, value if _is_any(key) else self.filled(value))
+            _put(merged, key, value if _is_any(key, value) else self.filled(value))
         if name == "global":
             self.everywhere = merged
         elif not self.only or name in self.only:
@@ -93,9 +104,11 @@ class _Text:
         return _VARIABLE.sub(fill, value)
 
 
-def _is_any(option: str) -> bool:
+def _is_any(option: str, value: str) -> bool:
     """Return whether an option is measured as the same whatever its value, or runs in the guest."""
     name = same_option(option)
+    if name == "filename":
+        return _NODES.fullmatch(value) is not None
     return name == "directory" or name.startswith("exec_") or why_without_effect(name) is not None
 
 
@@ -119,13 +132,18 @@ def read_job(job: str | Path) -> list[Section]:
     UserError
         If a file cannot be read, a variable is not set, or the text is not a job.
     """
+    if not isinstance(job, str | Path):
+        raise UserError(f"the fio job must be a text or a path, not {job!r:.60}")
     found = _Text()
     path = _path_of(job)
     # A file is never a command line, even if it has a single line.
     if path is not None:
-        _read_text(_read(path), path.parent, found)
+        text = _read(path)
+        _words_of_json(text)
+        _read_text(text, path.parent, found)
     else:
-        _read_pasted(plain_text(str(job)), found)
+        text = plain_text(str(job))
+        _read_pasted(_words_of_json(text) or text, found)
     found.end_call()
     if not found.sections:
         only = f" called {', '.join(found.only)}" if found.only else " beside [global]"
@@ -156,6 +174,19 @@ def _path_of(job: str | Path) -> Path | None:
     # False also for a name that is too long or contains NUL.
     named = "\n" not in text and "=" not in text and os.path.exists(text)  # noqa: PTH110
     return Path(text) if named else None
+
+
+def _words_of_json(text: str) -> str | None:
+    """Return the command line of a JSON list of words, or None for what is no JSON."""
+    try:
+        value = json.loads(text) if text[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        return None
+    if value and isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return shlex.join(value)
+    if value is not None:
+        raise UserError("the fio job is JSON, and no job: iolab.load reads what fio has measured")
+    return None
 
 
 def _read(path: Path) -> str:
@@ -240,6 +271,8 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
     found.environment = {**os.environ, **command.environment}
     found.everywhere, found.only = dict(command.options), []
     found.end_call()
+    if not command.words:
+        raise UserError("the fio job is a call of fio without any option: give its options")
     name, options, files = "", dict[str, str](), list[str]()
     for key, value in _options(command, found):
         if key == "name":
@@ -247,6 +280,8 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
             name, options = value, {}
         elif key == "section":
             found.only.append(value)
+        elif key in _NO_JOB:
+            raise UserError(f"the fio job: with --{key} fio runs no job: give a job")
         elif key:
             _put(options, key, value)
         else:
@@ -258,6 +293,10 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
             _read_text(here, Path(), found)
         elif file == "-":
             raise UserError("the fio job is fio's standard input (-): give its text or its file")
+        elif command.bare and not os.path.isfile(file):  # noqa: PTH113
+            raise UserError(
+                f"the fio job: {file[:40]!r} is neither an option of fio nor a job file here"
+            )
         else:
             _read_text(_read(Path(file)), Path(file).parent, found)
 
@@ -269,6 +308,7 @@ def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
         word = rest.pop(0)
         dashed = word.startswith("-") and word != "-"
         key, separator, value = word.lstrip("-").partition("=")
+        key = whole_name(key)
         # A value may be a negative number.
         valued = bool(rest) and re.match("[^-]|-[0-9]", rest[0]) is not None
         if dashed and not separator and key not in _ALONE and valued:

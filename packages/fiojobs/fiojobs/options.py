@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from iolab_agent.fio_options import GRAMMARS, REFUSED, USELESS, faults_of, same_option
+from iolab_agent.fio_values import BOOLEAN, SET
 
 _REPORT = USELESS["group_reporting"]
 _LOGS = "iolab keeps the distribution of latencies of every cell"
@@ -40,6 +41,7 @@ WITHOUT_EFFECT: dict[str, str] = USELESS | {
         (_GROUP, "cgroup cgroup_weight cgroup_nodelete"),
         ("the question sets the device's scheduler: device", "ioscheduler"),
         ("iolab discards the virtual machine", "allow_mounted_write"),
+        ("fio runs as root, whose files it uses", "uid gid"),
     )
     for name in names.split()
 }
@@ -103,6 +105,26 @@ LACKS = {
     "external": "an engine that is built with its fio",
     "cpp_null": "an engine that is built with its fio",
 }
+
+
+# All options that iolab knows by their names.
+KNOWN = frozenset(
+    (*GRAMMARS, *TRANSLATED, *WITHOUT_EFFECT, *OWN_FILES, *REFUSED, "name", "section")
+)
+
+
+def whole_name(option: str) -> str:
+    """Return the name of an option that getopt lets a command line shorten, such as ``group_rep``.
+
+    The name as it is if that is an option, or could be several.
+    """
+    longer = [name for name in KNOWN if name.startswith(option)]
+    return longer[0] if len(longer) == 1 else option
+
+
+def is_switch(option: str) -> bool:
+    """Return whether an option is on or off."""
+    return GRAMMARS.get(option) in (BOOLEAN, SET)
 
 
 def why_without_effect(option: str) -> str | None:

@@ -90,6 +90,11 @@ _KEYWORDS: Final = frozenset(
         *("{", "(", "[", "[["),
     )
 )
+# The end of a line that goes on: with a backslash, or before an option; either may have a comment.
+_CONTINUED: Final = re.compile(
+    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#[^\n]*+)*+[ \t]*+\n\s*+(?=-)"
+    r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n\s*+|\Z)"
+)
 _HERE: Final = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n")
 
 
@@ -150,8 +155,8 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     if len(text) > _LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
     text, here = _here_document(text)
-    # A mail or a page may have lost the backslashes of continued lines.
-    text = re.sub(r"\\[ \t]*(?:\n\s*|\Z)|\s*\n\s*(?=-)", " ", text)
+    # A mail or a page may have lost the backslashes of continued lines, or explain each line.
+    text = _CONTINUED.sub(" ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     text = _PROMPT.sub("", commented if _FIO.search(commented) else text)
     found: list[FioCommand] = []

@@ -28,6 +28,9 @@ _SIZES: Final = frozenset(
     )
 )
 _TEXTS: Final = frozenset(("filename", "directory", "filename_format", "opendir", "description"))
+_SEVERAL: Final = re.compile(r"\d+[a-z]*(?:[-:]\d+[a-z]*)+", re.IGNORECASE)
+_ZONES: Final = re.compile(r"(?<=/)\d+[a-z]*(?![\w%])", re.IGNORECASE)
+_ROUNDED: Final = "rounded down to whole MiB, or below one to 4 KiB"
 _SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
 
 
@@ -59,7 +62,7 @@ def _amount(text: str | None, room: int) -> int | None:
         return None
     if match := re.fullmatch(r"([0-9]{1,3})%", text):
         return room * min(int(match[1]), 100) // 100
-    return bytes_of(text) or None
+    return max(0, bytes_of(text)) or None
 
 
 def parts_of_sectors(options: Mapping[str, str]) -> bool:
@@ -72,9 +75,14 @@ def parts_of_sectors(options: Mapping[str, str]) -> bool:
 def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> int:
     """Return the size of each file in MiB; give sections the sizes that fit, in their ratios."""
     around = work.around
+    if around.size_mib is not None and around.size_mib < 1:
+        raise UserError(f"size_mib must be at least 1, not {around.size_mib}")
     room = around.room_mib * _MIB
     sizes: dict[str, int] = {}
     for name, options in work.options.items():
+        if _SEVERAL.fullmatch(several := options.get("size", "")):
+            last = re.split("[-:]", several)[-1]
+            work.change(name, "size", last, "fio takes the last one; filesize takes a range")
         own = _amount(options.get("size"), room)
         # Of several sizes, files have any between them.
         of_file = _amount(options.get("filesize", "").rpartition("-")[2], room)
@@ -145,14 +153,17 @@ def _give_size(
                 kept = [max(4096, int((part or 0) * factor) // 4096 * 4096) for part in each]
                 work.change(name, option, "-".join(map(str, kept)), why)
             continue
-        measured = f"{size_mib} MiB" if equal else f"{scaled / _MIB:g} MiB"
+        measured = f"{scaled / _MIB:g} MiB" if scaled >= _MIB else f"{scaled >> 10} KiB"
         counts = option == "size" or "size" not in options
-        reason = "as asked" if amount == scaled else why
+        reason = why if factor != 1 else "as asked" if amount == scaled else _ROUNDED
+        if text.endswith("%"):
+            reason = f"of the room for {work.around.room_mib} MiB, as all sizes"
         if not counts:
             reason = "the file is as large as what is read or written of it"
         if amount is None:
             raise UserError(f"the fio job's {option} is not a size: {text[:40]!r}")
-        if amount == scaled and counts and equal and scaled == size_mib * _MIB:
+        same = amount == scaled and not text.endswith("%")
+        if same and counts and equal and scaled == size_mib * _MIB:
             del options[option]
         else:
             work.take(name, option, measured, reason)
@@ -167,3 +178,7 @@ def _scale(work: Work, name: str, factor: float, why: str) -> None:
         amount = 0 if text.endswith("%") else bytes_of(text)
         if amount > 0:
             work.change(name, option, str(int(amount * factor) // 4096 * 4096), why)
+    kind, colon, zones = work.options[name].get("random_distribution", "").partition(":")
+    if kind == "zoned_abs":
+        scaled = _ZONES.sub(lambda z: str(int(bytes_of(z[0]) * factor) // 4096 * 4096), zones)
+        work.change(name, "random_distribution", kind + colon + scaled, why)

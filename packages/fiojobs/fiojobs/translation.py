@@ -24,9 +24,19 @@ from iolab_base.errors import CannotRunError, UserError
 
 # Options that begin a phase.
 _PHASES = ("stonewall", "wait_for")
-# Options that name a recording to repeat.
-_READ_FILES = ("read_iolog", "merge_blktrace_file")
+# Options that name a recording to repeat, or a folder of files.
+_READ_FILES = ("read_iolog", "merge_blktrace_file", "opendir")
+# What needs no device, and is in every machine.
+_SINKS = ("/dev/null", "/dev/zero")
+_READING = ("read", "randread", "rw", "readwrite", "randrw")
+# Engines that use no file.
+_NO_FILES = ("cpuio", "exec", "null")
+# Times, in us without a unit, by which a job would be another one if they outlast the run.
+_WITHIN = ("latency_window", "thinktime")
 _SECOND_US: Final = 10**6
+# Virtual time in which a job without a runtime has to end.
+_TO_END_MS: Final = 60_000
+_LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
 _OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
 # fio has bc calculate a value with a keyword (bc_calc() in its options.c).
 _MATHS: Final = re.compile(r"[0-9 ()*/+-]+")
@@ -118,6 +128,8 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
         _verification(work, name)
         _cores(work, name)
     devices, shared = _places(work)
+    for name in () if devices else work.options:
+        _page_cache(work, name)
     size_mib = give_sizes(work, phases, shared=shared or bool(devices))
     sections = [Section(name, options) for name, options in work.options.items()]
     return Translation(
@@ -227,25 +239,34 @@ def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
             asked[option] = max(asked.get(option, 0), us // 1000)
         timed |= options.get("time_based", "0") not in ("0",)
     to_end = bool(ending) or (around.as_asked and not timed)
+    # fio itself ends such a job at the first of both.
+    timed_end = around.as_asked and not ending and bool(asked["runtime"])
     ramp_ms, runtime_ms = around.ramp_ms, around.runtime_ms
     if around.as_asked:
         ramp_ms = asked["ramp_time"]
-        runtime_ms = asked["runtime"] or (60_000 if to_end else around.runtime_ms)
+        runtime_ms = asked["runtime"] or (_TO_END_MS if to_end else around.runtime_ms)
     if to_end:
-        ramp_ms, runtime_ms = 0, max(runtime_ms, 60_000)
+        ramp_ms = 0
+        runtime_ms = asked["runtime"] if timed_end else max(runtime_ms, _TO_END_MS)
     ratio = runtime_ms / asked["runtime"] if asked["runtime"] else 0.0
     for name in work.options:
-        measured = "to its end" if to_end else f"{runtime_ms} ms"
+        measured = f"{runtime_ms} ms" if not to_end or timed_end else "to its end"
+        measured += " or to its end" if to_end and timed_end else ""
         why = "as asked" if around.as_asked else "virtual time; as_asked=True takes the job's own"
         if to_end and ending:
             why = f"a job of {', '.join(ending)} ends by itself"
         if not asked["runtime"] and not to_end:
             work.say(name, "runtime", "until its size is done", measured, _OVER_AGAIN)
         work.take(name, "runtime", measured, why)
-        work.take(name, "ramp_time", f"{ramp_ms} ms", why)
+        no_ramp = "a job that runs to its end is measured as a whole"
+        work.take(name, "ramp_time", f"{ramp_ms} ms", no_ramp if to_end else why)
         if work.options[name].pop("time_based", "0") == "0" and asked["runtime"] and not to_end:
             work.say(name, "time_based", "not set", "set", _OVER_AGAIN)
         _start_delay(work, name, 1.0 if around.as_asked else ratio)
+        for option in _WITHIN:
+            text = work.options[name].get(option, "")
+            if (time_us(text) or 0) >= runtime_ms * 1000:
+                work.say(name, option, text, text, f"as asked, longer than the run: {_LONGER}")
     return ramp_ms, runtime_ms, to_end
 
 
@@ -271,8 +292,25 @@ def _verification(work: Work, name: str) -> None:
             why = "the device is new: there is no data to verify"
             work.take(name, option, "nothing", why)
         return
+    if options.get("verify_only", "0") != "0":
+        raise CannotRunError(
+            f"the fio job's section {name} needs what an earlier run has written (verify_only)"
+        )
     why = "verifying after the writes is outside of the measured time; the checksums are written"
     work.change(name, "do_verify", "0", why)
+
+
+def _page_cache(work: Work, name: str) -> None:
+    """Say that reads find a file in the page cache, where fio by itself would drop it."""
+    options = work.options[name]
+    buffered = options.get("direct", "0") == "0" and options.get("buffered") != "0"
+    reads = options.get("rw", "read").partition(":")[0] in _READING
+    files = _engine(options) not in (*_NO_FILES, *ENDING)
+    if buffered and reads and files and "invalidate" not in options:
+        why = (
+            "the file is written before the run and cached; invalidate=1 drops it, as fio by itself"
+        )
+        work.say(name, "invalidate", "not named", "0", why)
 
 
 def _cores(work: Work, name: str) -> None:
@@ -304,7 +342,7 @@ def _names(text: str) -> list[str]:
 
 
 def _is_device(name: str) -> bool:
-    return name.startswith("/dev/") and name not in ("/dev/null", "/dev/zero")
+    return re.match(r"/dev/(?!shm/)", name) is not None and name not in _SINKS
 
 
 def _places(work: Work) -> tuple[int, bool]:
@@ -315,16 +353,22 @@ def _places(work: Work) -> tuple[int, bool]:
     named = {n: _names(o["filename"]) for n, o in work.options.items() if o.get("filename")}
     every = list(dict.fromkeys(f for files in named.values() for f in files))
     devices = [f for f in every if _is_device(f)]
-    files = [f for f in every if not _is_device(f) and f != "-"]
+    files = [f for f in every if not _is_device(f) and f not in ("-", *_SINKS)]
+    files += [n for n, o in work.options.items() if n not in named and _engine(o) not in _NO_FILES]
+    if devices and files:
+        raise UserError(
+            f"the fio job uses a device ({devices[0]}) and files ({files[0]}): ask about each by "
+            "itself"
+        )
     for name in work.options:
         work.take(name, "directory", "the measured file system", "iolab makes it for each cell")
         if work.options[name].get("nrfiles") == "1":
             work.take(name, "nrfiles", "1 file", "each process has one file")
-    if devices and not files:
+    if devices:
         return _on_devices(work, named, devices)
     alone = len(named) == len(work.options) and len(every) == 1
     own = any(option in o for o in work.options.values() for option in OWN_FILES)
-    if alone and not own and not every[0].startswith("/dev/"):
+    if alone and not own and every[0] not in _SINKS:
         for name in work.options:
             work.take(name, "filename", "one file for all", "on the measured file system")
         return 0, True
@@ -333,7 +377,7 @@ def _places(work: Work) -> tuple[int, bool]:
             within = {f: Path(f).name for f in named[name]}
             if len(set(within.values())) < len(within):
                 within = {f: f.strip("/").replace("/", "-") for f in within}
-            kept = [f if f.startswith("/dev/") else f"{{folder}}/{within[f]}" for f in named[name]]
+            kept = [f if f in _SINKS else f"{{folder}}/{within[f]}" for f in named[name]]
             value = ":".join(f.replace(":", "\\:") for f in kept)
             work.change(name, "filename", value, "in the measured file system")
         elif any(option in options for option in OWN_FILES):
