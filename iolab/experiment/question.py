@@ -18,7 +18,7 @@ from typing import Final
 from fiojobs import Row, Surroundings, Translation, translate
 from iolab.blocks import encode_plan
 from iolab.experiment.changes import Cells, Change, changes, rows_of_device
-from iolab.experiment.recipe import Recipe, check_recipe, in_effect, room_mib
+from iolab.experiment.recipe import Recipe, check_given, check_recipe, in_effect, room_mib
 from iolab.pathology.base import TREATED_KERNEL, TWO_KERNELS, Claim, Pathology, Profile, Published
 from iolab.pathology.factors import INTERVENTION, Condition, Grid, boot_part
 from iolab.stats.claims import FEWEST
@@ -28,7 +28,6 @@ from iolab.targets.shipped import program as shipped
 from iolab_agent.fio_options import same_option
 from iolab_agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
 from iolab_agent.plan_checks import can_be_counted
-from iolab_agent.plan_devices import check_devices
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
 from iolab_base.names import check_types, one_of
@@ -246,7 +245,7 @@ def question(
         beside="antagonist" not in treatment,
         binary=None if fio_binary is None else fio_program(fio_binary),
     )
-    check_devices(list(given), recipe.filesystem, "the question")
+    check_given(given, recipe.filesystem)
     if asked is not None:
         recipe, factors = _of_job(recipe, asked)
         vary = {**({} if "section" in treatment else factors), **(vary or {})}

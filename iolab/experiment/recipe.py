@@ -27,6 +27,7 @@ from iolab_agent.plan import (
     Program,
     Section,
 )
+from iolab_agent.plan_devices import check_devices
 from iolab_base.errors import UserError
 
 # Kernel modules by kind of device, file system and I/O scheduler.
@@ -185,6 +186,16 @@ def _options_in_effect(given: Mapping[str, str]) -> dict[str, str]:
         known[next((default for default in _DEFAULTS if sets_same(default, name)), name)] = value
     # An option that stands alone is 1.
     return {name: str(bytes_of(value) or value or 1) for name, value in known.items()}
+
+
+def check_given(devices: Sequence[Device], filesystem: FileSystem | None) -> None:
+    """Raise UserError for devices that cannot be made, or that would ignore what they are given."""
+    check_devices(list(devices), filesystem, "the question")
+    for one in devices:
+        if one.kind == "scsi_debug" and one.queue_depth != Device.queue_depth:
+            raise UserError(f"device {one.name!r}: scsi_debug has no queue_depth, null_blk has")
+        if one.kind == "null_blk" and one.completion_ns and one.irqmode != 2:
+            raise UserError(f"device {one.name!r}: completion_ns of null_blk needs irqmode=2")
 
 
 def check_recipe(recipe: Recipe, cell: Cell) -> None:

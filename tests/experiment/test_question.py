@@ -327,6 +327,13 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
             "did you mean latency_p99_ns",
         ),
         ({"program": HOG, "treatment": {"worker_nice": 5}}, "needs a fio job"),
+        *(
+            ({"fio": JOB, "treatment": {"iodepth": 2}, "device": Device("d", *ignored)}, noun)
+            for noun, ignored in (
+                ("queue_depth", ("scsi_debug", 512, True, 0, 0, 16)),
+                ("irqmode=2", ("null_blk", 512, True, 0, 150_000)),
+            )
+        ),
         ({"fio": JOB, "treatment": {"iodepth": 2}, "filesystem": "zfs"}, "zfs"),
         ({"fio": JOB, "treatment": {"filesystem": "zfs"}}, "zfs"),
         ({"fio": JOB, "treatment": {"iodepth": 2}, "device": Device("d", "tape", 512)}, "tape"),
