@@ -43,6 +43,7 @@ from iolab.stats.conditions import (
     pair_columns,
     pathology_of,
 )
+from iolab.stats.estimates import CONFIDENCE
 from iolab.stats.tables import mean_table, pair_ratios, ratio_table
 from iolab_base.errors import UserError
 
@@ -60,11 +61,11 @@ class Reference:
     label: str
 
 
-def _table(kept: pd.DataFrame, value: str, contrast: Contrast) -> pd.DataFrame:
+def _table(kept: pd.DataFrame, value: str, contrast: Contrast, confidence: float) -> pd.DataFrame:
     """Return a row for each kernel and condition: the drawn value ``y``, and those of its boots."""
     ratio = contrast == "ratio"
     by = pair_columns(kept) if ratio else cell_columns(kept)
-    table = (ratio_table if ratio else mean_table)(kept, value)
+    table = (ratio_table if ratio else mean_table)(kept, value, confidence=confidence)
     table = table.rename(columns={contrast: "y"})
     if ratio:
         rows = kept[kept["aa"]] if pathology_of(kept).apart else kept
@@ -102,12 +103,13 @@ def by_treatment(
     contrast: Contrast = "mean",
     line: tuple[float, str] | None = None,
     reference: Reference | None = None,
+    confidence: float = CONFIDENCE,
 ) -> Figure:
     """Draw a value, or its ratio to the control, against the level of a numeric treatment.
 
     The control is apart at the left, the axis of the levels is logarithmic. There is a panel for
     each condition that varies besides, and a colour and marker for each kernel. Bars are t
-    intervals on the boots' means, dots boots; lines only guide the eye.
+    intervals on the boots' means, at `confidence` (0..1), dots boots; lines only guide the eye.
 
     `value` is a column of the cells, `label` that of the y axis, with the unit. The contrast is the
     mean in each condition, or the ratio treated/control of the pairs; of ratios the A/A pairs stand
@@ -117,7 +119,7 @@ def by_treatment(
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
     check_numeric(pathology, levels)
-    table = _table(kept, value, contrast)
+    table = _table(kept, value, contrast, confidence)
     kernels = kernels_of(table)
     panels = panels_of(table, pathology)
     figure, grid = grid_of(len(panels), 1, height_in=2.1)
@@ -150,6 +152,7 @@ def by_kernel(
     *,
     contrast: Contrast = "mean",
     line: tuple[float, str] | None = None,
+    confidence: float = CONFIDENCE,
 ) -> Figure:
     """Draw a value, or its ratio to the control, kernel by kernel: the control, then each level.
 
@@ -158,7 +161,7 @@ def by_kernel(
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
-    table = _table(kept, value, contrast)
+    table = _table(kept, value, contrast, confidence)
     kernels = kernels_of(table)
     names = [_control_name(pathology, table, contrast), *level_names(pathology, levels)[1:]]
     # A profile may lack A/A pairs.

@@ -115,6 +115,7 @@ def caption(
     *,
     says: str | None = None,
     contrast: Literal["mean", "ratio"] = "mean",
+    confidence: float = CONFIDENCE,
 ) -> str:
     """Return the caption of a figure that was drawn from `cells`, one paragraph.
 
@@ -139,7 +140,7 @@ def caption(
         parts.append(f"{_cell_count(mean_table(cells))} per condition.")
     elif name != "block_figure":
         sample = _ratio_sample if contrast == "ratio" or name == "region_iops" else _mean_sample
-        parts.append(sample(cells, bars=says is not None))
+        parts.append(sample(cells, confidence, bars=says is not None))
     parts += [f"Control: {pathology.control}.", *_fixed(kept, pathology), _kernels(kept)]
     if unavailable is not None and not unavailable.empty:
         parts.append(f"Cannot run here: {', '.join(unavailable['kernel'])}.")
@@ -187,18 +188,18 @@ def _fixed(kept: pd.DataFrame, pathology: Pathology) -> list[str]:
     return [f"Fixed: {words}."] if words else []
 
 
-def _ratio_sample(cells: pd.DataFrame, *, bars: bool) -> str:
-    table = ratio_table(cells)
+def _ratio_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:
+    table = ratio_table(cells, confidence=confidence)
     pairs = table["pairs"]
     method = "Values are the exp of the mean over boots of ln(treated/control) of adjacent pairs"
     count = f"n = {_span(table['n'])} boots x {_span(pairs)} {_plural('pair', pairs.max())}"
-    text = f"{method}{_bars(table) if bars else ''}; {count} per condition."
+    text = f"{method}{_bars(table, confidence) if bars else ''}; {count} per condition."
     return f"{text} A/A compares the control with itself." if table["aa"].any() else text
 
 
-def _mean_sample(cells: pd.DataFrame, *, bars: bool) -> str:
-    table = mean_table(cells)
-    method = f"Values are means over boots{_bars(table) if bars else ''}"
+def _mean_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:
+    table = mean_table(cells, confidence=confidence)
+    method = f"Values are means over boots{_bars(table, confidence) if bars else ''}"
     return f"{method}; {_cell_count(table)} per condition."
 
 
@@ -207,9 +208,9 @@ def _cell_count(table: pd.DataFrame) -> str:
     return f"n = {_span(table['n'])} boots x {_span(each)} {_plural('cell', each.max())}"
 
 
-def _bars(table: pd.DataFrame) -> str:
+def _bars(table: pd.DataFrame, confidence: float) -> str:
     single = ", none where there is a single boot" if (table["n"] < 2).any() else ""
-    share = f"{100 * CONFIDENCE:g} %"
+    share = f"{confidence:.0%}".replace("%", " %")
     return f"; bars are {share} t intervals on the boots' means, dots single boots{single}"
 
 

@@ -210,9 +210,11 @@ def draw_claim(
 
 def _rule(axes: Axes, claim: Claim) -> None:
     """Draw a claim's limit, and shade the side of it on which the claim is reproduced."""
-    axes.axvline(claim.limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
+    limit = claim.below if claim.above is None else claim.above
+    if limit is None:
+        return
+    axes.axvline(limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
     axes.margins(x=0.08)
     left, right = axes.get_xlim()
-    reproduced = (left, claim.limit) if claim.above is None else (claim.limit, right)
-    axes.axvspan(*reproduced, **_HOLDS)
+    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **_HOLDS)
     axes.set_xlim(left, right)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Tables, captioned figures and comparisons for the page of a data set.
 
-`data` is measured data, `cells` are those of one pathology. In tables, ``low`` and ``high`` are the
-ends of a t interval over boots, by default at `iolab.stats.CONFIDENCE`, and ``n`` counts these.
-Every function raises IolabError if a folder or file that it is given cannot be written.
+`data` is measured data, `cells` are those of one pathology, `confidence` is the level of intervals,
+0..1. In tables, ``low`` and ``high`` are the ends of a t interval over boots, and ``n`` counts
+these. Every function raises IolabError if a folder or file that it is given cannot be written.
 """
 
 from iolab.report.attribution import Attribution as Attribution

@@ -47,6 +47,7 @@ def summary(
     published: Mapping[str, Any] | None = None,
     family: Sequence[Mapping[str, object]] | None = None,
     more: Mapping[str, pd.DataFrame] | None = None,
+    confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
     """Return all results of a data set as plain JSON values.
 
@@ -62,7 +63,7 @@ def summary(
     cells = comparable_cells(data.cells)
     context = {name: str(cells[name].iloc[0]) for name in ("pathology", "target", "clock")}
     ratios = {
-        value: ratio_table(cells, value, family=family)
+        value: ratio_table(cells, value, family=family, confidence=confidence)
         for value in dict.fromkeys((main_value(cells), *_RATIOS))
         if cells[value].notna().all()
     }
@@ -71,7 +72,7 @@ def summary(
     results: dict[str, Any] = plain(
         {
             **context,
-            "confidence": CONFIDENCE,
+            "confidence": confidence,
             "kernels": overview(data.cells, data.kernels),
             "unavailable": data.unavailable,
             "published": None if published is None else dict(published),
@@ -81,20 +82,22 @@ def summary(
                 "invalid": invalid_cells(data.cells),
             },
             "rules_sha256": rules_digest(pathology_of(cells)),
-            "verdicts": verdict_table(data),
+            "verdicts": verdict_table(data, confidence=confidence),
             "ratios": ratios,
             "means": {
-                value: mean_table(cells, value)
+                value: mean_table(cells, value, confidence=confidence)
                 for value in _MEANS
                 # A program's I/O is not counted; a core's idle time may be unknown.
                 if main_value(cells) == "iops" or cells[value].notna().all()
             },
-            "measures": {name: mean_table(c, name) for name, c in own.items()},
-            "aa": aa_check(cells),
-            "order": order_table(cells, main_value(cells)),
-            "kernel_effects": kernel_effects(data.cells),
+            "measures": {
+                name: mean_table(c, name, confidence=confidence) for name, c in own.items()
+            },
+            "aa": aa_check(cells, confidence=confidence),
+            "order": order_table(cells, main_value(cells), confidence=confidence),
+            "kernel_effects": kernel_effects(data.cells, confidence=confidence),
             "mechanism": traced_measures(data),
-            "recording": recording_cost(data.cells),
+            "recording": recording_cost(data.cells, confidence=confidence),
             **(more or {}),
         }
     )

@@ -96,13 +96,13 @@ def main_grid(cells: pd.DataFrame, keep: Sequence[str] = ()) -> pd.DataFrame:
     return cells
 
 
-def level_table(data: Dataset, value: str) -> pd.DataFrame:
+def level_table(data: Dataset, value: str, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """Return the mean of a column of the cells, or a measure of the pathology, in each condition.
 
     A row has the kernel, the factors that vary, the treatment (the control first, by its name),
     mean, low, high, n, cells. ``idle`` is not below 0.
     """
-    table = mean_table(comparable_cells(with_measure(data, value)), value)
+    table = mean_table(comparable_cells(with_measure(data, value)), value, confidence=confidence)
     if value == "idle":
         # A cell has the difference of two counts, which may be a little below 0 for a busy core.
         shares = ["mean", "low", "high"]
@@ -117,7 +117,11 @@ def level_table(data: Dataset, value: str) -> pd.DataFrame:
 
 
 def effect_table(
-    cells: pd.DataFrame, value: str = "iops", *, levels: Sequence[int | str] | None = None
+    cells: pd.DataFrame,
+    value: str = "iops",
+    *,
+    levels: Sequence[int | str] | None = None,
+    confidence: float = CONFIDENCE,
 ) -> pd.DataFrame:
     """Return the ratio of a value to the control's in a few rows, with a reading in words.
 
@@ -127,7 +131,7 @@ def effect_table(
     """
     treatment = pathology_of(cells).treatment
     if _has_pairs(cells):
-        table = ratio_table(cells, value)
+        table = ratio_table(cells, value, confidence=confidence)
     else:
         table = cells[cells["role"] == "treatment"].drop_duplicates(pair_columns(cells))
         table = table.assign(ratio=math.nan, low=math.nan, high=math.nan, n=0)
@@ -244,7 +248,7 @@ def unasked_claims(data: Dataset) -> str:
     return f"Not judged, because their conditions were not measured here: {words}."
 
 
-def kernel_effects(cells: pd.DataFrame) -> pd.DataFrame:
+def kernel_effects(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """Compare each kernel's effect on the work done with the oldest kernel's.
 
     Rows are those of `iolab.stats.tables.kernel_ratio`, A/A pairs too, with the reason of a kernel
@@ -253,7 +257,9 @@ def kernel_effects(cells: pd.DataFrame) -> pd.DataFrame:
     kept = comparable_cells(cells)
     first, *others = kernels_of(cells)
     tables = [
-        kernel_ratio(cells, main_value(kept), base=first, other=other, effect=True)
+        kernel_ratio(
+            cells, main_value(kept), base=first, other=other, effect=True, confidence=confidence
+        )
         for other in others
         if kept["kernel"].isin([first, other]).any()
     ]
