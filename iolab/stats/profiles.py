@@ -62,8 +62,13 @@ def _by_size(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order].reset_index(drop=True)
 
 
-def boot_differences(pairs: Sequence[tuple[Profile, Profile]]) -> pd.DataFrame:
-    """Return what each function costs more in the first profile of each pair, per I/O.
+def boot_differences(
+    pairs: Sequence[tuple[Profile, Profile]],
+    *,
+    by: str = "function",
+    confidence: float = CONFIDENCE,
+) -> pd.DataFrame:
+    """Return what an I/O costs in the first profile of each pair more than in the second.
 
     There is a pair of each boot: two conditions, or a condition on two kernels. The columns are
     those of `profile_differences` without the condition. Raises UserError without a pair, or as
@@ -71,8 +76,8 @@ def boot_differences(pairs: Sequence[tuple[Profile, Profile]]) -> pd.DataFrame:
     """
     if not pairs:
         raise UserError("no pair of observed cells was given")
-    boots = [difference(*pair).assign(block=n) for n, pair in enumerate(pairs)]
-    rows = _over_boots(pd.concat(boots, ignore_index=True), "function", CONFIDENCE)
+    boots = [difference(*pair, by=by).assign(block=n) for n, pair in enumerate(pairs)]
+    rows = _over_boots(pd.concat(boots, ignore_index=True), _name(by), confidence)
     return _by_size(pd.DataFrame(rows))
 
 

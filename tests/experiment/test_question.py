@@ -387,7 +387,7 @@ def test_what_is_on_or_off_may_be_true_or_false() -> None:
         return blocks_of(made, made.profiles["quick"], kernel="6.1", clock="virtual")
 
     assert quick(True) == quick(1)
-    assert iolab.question(fio="rw=read direct=1", treatment={"direct": False}).factors["direct"]
+    assert "direct" in iolab.question(fio="rw=read direct=1", treatment={"direct": False}).factors
 
 
 def test_a_long_parameter_of_the_command_line_leaves_a_name_that_blocks_may_have() -> None:
