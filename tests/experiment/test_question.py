@@ -14,7 +14,7 @@ from iolab.design import blocks_of
 from iolab.experiment.compare import _profile as profile_of
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
-from iolab_agent.plan import Device, FileSystem, Group
+from iolab_agent.plan import Device, FileSystem, Group, OpenJob
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import IolabError, UserError
 
@@ -374,13 +374,26 @@ def test_a_value_that_fio_refuses_is_the_only_cause_that_is_named() -> None:
         assert "cannot be changed" not in str(caught.value)
 
 
+def test_checksums_that_are_the_treatment_are_written_and_not_verified() -> None:
+    made = iolab.question(fio=JOB, treatment={"verify": "crc32c"})
+    (block, *_) = blocks_of(made, made.profiles["quick"], kernel="6.1", clock="virtual")
+    verified = [
+        section.options.get("do_verify")
+        for cell in block.plan.cells
+        if isinstance(cell.job, OpenJob)
+        for section in cell.job.sections
+        if "verify" in section.options
+    ]
+    assert set(verified) == {"0"}
+
+
 def test_what_is_on_or_off_may_be_true_or_false() -> None:
     def quick(level: object) -> Any:
         made = iolab.question(fio=JOB, treatment={"thread": level}, name="asked")
         return blocks_of(made, made.profiles["quick"], kernel="6.1", clock="virtual")
 
     assert quick(True) == quick(1)
-    assert iolab.question(fio="rw=read direct=1", treatment={"direct": False}).factors["direct"]
+    assert "direct" in iolab.question(fio="rw=read direct=1", treatment={"direct": False}).factors
 
 
 def test_a_long_parameter_of_the_command_line_leaves_a_name_that_blocks_may_have() -> None:
