@@ -14,7 +14,7 @@ from iolab.design import blocks_of
 from iolab.experiment.compare import _profile as profile_of
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
-from iolab_agent.plan import Device, FileSystem, Group
+from iolab_agent.plan import Device, FileSystem, Group, OpenJob
 from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import IolabError, UserError
 
@@ -379,6 +379,19 @@ def test_a_value_that_fio_refuses_is_the_only_cause_that_is_named() -> None:
         with pytest.raises(UserError, match=name) as caught:
             iolab.question(fio=JOB, treatment={name: value})
         assert "cannot be changed" not in str(caught.value)
+
+
+def test_checksums_that_are_the_treatment_are_written_and_not_verified() -> None:
+    made = iolab.question(fio=JOB, treatment={"verify": "crc32c"})
+    (block, *_) = blocks_of(made, made.profiles["quick"], kernel="6.1", clock="virtual")
+    verified = [
+        section.options.get("do_verify")
+        for cell in block.plan.cells
+        if isinstance(cell.job, OpenJob)
+        for section in cell.job.sections
+        if "verify" in section.options
+    ]
+    assert set(verified) == {"0"}
 
 
 def test_what_is_on_or_off_may_be_true_or_false() -> None:

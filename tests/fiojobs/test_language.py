@@ -251,6 +251,7 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("sudo fio --version", "--version"),
         ("fio --serv", "--server"),
         ("dd if=/dev/zero of=/tmp/x bs=1M", "'dd'"),
+        ("sh -c 'fio --name=a'", "'sh'"),
         ('{"fio version": "fio-3.33", "jobs": []}', "JSON"),
         ('[{"jobname": "a"}]', "JSON"),
     ],

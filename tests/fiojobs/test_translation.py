@@ -158,6 +158,13 @@ def test_a_device_beside_files_is_refused(job: str, refused: bool) -> None:
         _of(job)
 
 
+def test_a_section_that_is_named_after_a_device_uses_it() -> None:
+    found = _of("[global]\nrw=read\n[/dev/sda]\n[/dev/sdb]\n")
+    assert found.devices == 2
+    assert [s.options["filename"] for s in found.sections] == ["{device:0}", "{device:1}"]
+    assert _of("[/dev/sda]\nfilename=/srv/f\n").devices == 0
+
+
 def test_a_file_in_memory_is_a_file() -> None:
     found = _of("filename=/dev/shm/f rw=read")
     assert (found.devices, found.shared_file) == (0, True)
@@ -243,6 +250,8 @@ def test_the_user_of_the_job_is_root() -> None:
 def test_cores_that_the_machine_lacks_are_others() -> None:
     assert _of("cpus_allowed=4,5").sections[0].options["cpus_allowed"] == "0,1"
     assert _of("cpus_allowed=1").rows[0].option != "cpus_allowed"
+    for option in ("sqthread_poll_cpu", "gtod_cpu"):
+        assert _rows(_of(f"{option}=5"))[option] == ("5", "0")
     assert _of("cpumask=2").sections[0].options == {"cpus_allowed": "1"}
 
 

@@ -78,6 +78,9 @@ class _Text:
         if name == "global":
             self.everywhere = merged
         elif not self.only or name in self.only:
+            if _NODES.fullmatch(name):
+                # fio uses a device that a section is named after.
+                merged.setdefault("filename", name)
             self.named.append(name)
             self.sections.append(Section(_plain(name), merged))
 
@@ -308,7 +311,7 @@ def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
         word = rest.pop(0)
         dashed = word.startswith("-") and word != "-"
         key, separator, value = word.lstrip("-").partition("=")
-        key = whole_name(key)
+        key = whole_name(key) if dashed or separator else key
         # A value may be a negative number.
         valued = bool(rest) and re.match("[^-]|-[0-9]", rest[0]) is not None
         if dashed and not separator and key not in _ALONE and valued:

@@ -28,6 +28,10 @@ _PHASES = ("stonewall", "wait_for")
 _READ_FILES = ("read_iolog", "merge_blktrace_file", "opendir")
 # What needs no device, and is in every machine.
 _SINKS = ("/dev/null", "/dev/zero")
+_CORES = (
+    *("cpus_allowed", "verify_async_cpus", "log_compression_cpus", "sqthread_poll_cpu"),
+    "gtod_cpu",
+)
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
 # Engines that use no file.
 _NO_FILES = ("cpuio", "exec", "null")
@@ -326,7 +330,7 @@ def _cores(work: Work, name: str) -> None:
         work.say(name, "cpumask", text, f"cpus_allowed={listed}", "the same cores")
         del options["cpumask"]
         options["cpus_allowed"] = listed
-    for option in ("cpus_allowed", "verify_async_cpus", "log_compression_cpus"):
+    for option in _CORES:
         cores = cores_of(options.get(option, ""))
         if cores and max(cores) >= cpus:
             fitting = sorted({number % cpus for number in range(len(set(cores)))})
