@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iolab import measure
@@ -114,6 +114,8 @@ def test_a_trace_without_the_events_is_refused(tmp_path: Path) -> None:
 points = st.lists(st.integers(0, 40), min_size=3, max_size=3).map(sorted)
 
 
+# The first join loads what numba compiled.
+@settings(deadline=None)
 @given(requests=st.lists(points, min_size=1, max_size=8))
 def test_gaps_are_what_a_clock_sees(
     tmp_path_factory: pytest.TempPathFactory, requests: list[list[int]]
