@@ -26,7 +26,12 @@ _LEVELS = "NAME=LEVEL[,LEVEL...]"
 @click.command()
 @click.argument("job", metavar="'fio ...'|FILE")
 @click.option("--treatment", multiple=True, metavar=_LEVELS, help="What to change (repeatable).")
-@click.option("--vary", multiple=True, metavar=_LEVELS, help="What else to vary (repeatable).")
+@click.option(
+    *("--vary", "vary"),
+    multiple=True,
+    metavar=_LEVELS,
+    help="What else to vary, or with one level to set: filesystem=ext4 (repeatable).",
+)
 @click.option("--claim", "claims", multiple=True, help="Such as 'iops ratio < 0.9' (repeatable).")
 @kernels_option("Kernel to boot (repeatable); by default 6.1.")
 @click.option("--boots", type=int, help="Boots of each kernel; by default enough for a verdict.")
