@@ -27,7 +27,7 @@ _LEVELS = "NAME=LEVEL[,LEVEL...]"
 @click.argument("job", metavar="'fio ...'|FILE")
 @click.option("--treatment", multiple=True, metavar=_LEVELS, help="What to change (repeatable).")
 @click.option(
-    *("--vary", "vary"),
+    "--vary",
     multiple=True,
     metavar=_LEVELS,
     help="What else to vary, or with one level to set: filesystem=ext4 (repeatable).",

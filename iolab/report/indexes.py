@@ -45,6 +45,14 @@ def _facts(pathology: Pathology) -> dict[str, str]:
     return {"published": ": ".join(parts), "cause": published.cause}
 
 
+def _estimate(name: str, row: dict[Any, Any]) -> str:
+    """Return a row's `verdict_text`; nanoseconds are shown as milliseconds."""
+    claim = get_pathology(name).claim(row["claim"])
+    if claim.contrast == "ratio" or not claim.value.endswith("_ns") or not row["n"]:
+        return verdict_text(row)
+    return verdict_text(row | {end: row[end] / 1e6 for end in ("estimate", "low", "high")}) + " ms"
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class AtlasIndex:
     """Reports as rows and kernels as columns, which a notebook displays.
@@ -113,7 +121,7 @@ class AtlasIndex:
         if self.brief:
             return {"words": words, "tone": tone, "estimate": ""}
         # A reason may have the last words of fio.
-        said = [textwrap.shorten(verdict_text(own.iloc[0].to_dict()), 120, placeholder=" ...")]
+        said = [textwrap.shorten(_estimate(name, own.iloc[0].to_dict()), 120, placeholder=" ...")]
         estimate = said[0] if own["n"].iloc[0] else ""
         for control in self.controls.get(name, ()):
             rows = self._primary(control)

@@ -28,6 +28,7 @@ from iolab.stats.estimates import (
     crossover_interval,
     from_zero,
     interval_text,
+    number_text,
     poisson_interval,
     ratio_of,
     welch_difference,
@@ -189,7 +190,7 @@ def _controlled(found: Judged, claim: Claim, control: Judged) -> Judged:
     others = claim.control.items() - claim.condition.items()
     where = ", ".join(f"{name}={level}" for name, level in sorted(others))
     if control.n:
-        where += f": {control.estimate:.3g}{interval_text(control.low, control.high)}"
+        where += f": {number_text(control.estimate)}{interval_text(control.low, control.high)}"
     reason = f"its negative control ({where}) is {control.verdict}"
     verdict = {"reproduced": "other cause", "inconclusive": "inconclusive"}
     # Without a control there is no reason to doubt: a verdict stands, and says what it lacks.

@@ -60,9 +60,16 @@ def boots_text(n: int, confidence: float) -> str:
     return f"n = {n}: interval too short{covers}"
 
 
+def number_text(value: float) -> str:
+    """Return a number with three digits: 0.0123, 1,130, 2.5e+06."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e6 else f"{rounded:.3g}"
+
+
 def interval_text(low: float, high: float) -> str:
     """Return an interval in words, " [0.1, 0.2]"; "" where boots agree, or say nothing."""
-    return f" [{low:.3g}, {high:.3g}]" if math.isfinite(low) and low < high else ""
+    known = math.isfinite(low) and low < high
+    return f" [{number_text(low)}, {number_text(high)}]" if known else ""
 
 
 def what_is_missing(y: Floats) -> str:

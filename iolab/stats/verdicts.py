@@ -28,7 +28,7 @@ from iolab.pathology.claims import CONTRASTS, Claim
 from iolab.pathology.factors import Condition
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
-from iolab.stats.estimates import CONFIDENCE, Floats, boots_text, interval_text
+from iolab.stats.estimates import CONFIDENCE, Floats, boots_text, interval_text, number_text
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
@@ -167,7 +167,7 @@ def verdict_text(row: Mapping[Any, Any]) -> str:
     """Return the estimate of a row of `verdict_table` with its interval, or why there is none."""
     if not math.isfinite(row["estimate"]):
         return str(row["reason"])
-    return f"{row['estimate']:.3g}{interval_text(row['low'], row['high'])}"
+    return f"{number_text(row['estimate'])}{interval_text(row['low'], row['high'])}"
 
 
 def _joint(claims: pd.DataFrame) -> str:

@@ -13,9 +13,12 @@ from bs4 import BeautifulSoup
 
 from iolab import report
 from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.paths import REFERENCE
 from iolab.report.indexes import answer
 from iolab.stats.conditions import kernels_of
 from iolab.stats.verdicts import VERDICTS, verdict_table
+from iolab.store.dataset import load
+from iolab.sweeps.atlas import entries
 from tests.support import synthetic
 from tests.support.payloads import PAYLOADS, Attacked
 from tests.support.reports import report as reference
@@ -122,6 +125,15 @@ def test_what_was_published_is_quoted() -> None:
     told = report.published_table(pathology)
     assert pathology.published.citation in set(told["as published"])
     assert set(pathology.published.links) <= set(told["as published"])
+
+
+def test_nanoseconds_are_shown_as_milliseconds() -> None:
+    entries()
+    table = verdict_table(load(REFERENCE / "atlas" / "throttled_lock_holder"))
+    estimate = float(table.loc[table["kernel"] == "6.1", "estimate"].iloc[0])
+    words, _, unit = str(report.AtlasIndex(table).frame["kernel 6.1"].iloc[0]).rpartition(" ")
+    assert unit == "ms"
+    assert f"{estimate / 1e6:.3g}" in words.replace(",", " ").split()
 
 
 @pytest.mark.parametrize("kind", PAYLOADS)
