@@ -36,6 +36,9 @@ from iolab_base.names import nearest
 _ANTAGONIST: Final = "antagonist"
 _DEVICE: Final = "device"
 _FILESYSTEM: Final = "filesystem"
+# What a job leaves to its machine, and how those values of rw begin that write.
+_THERE: Final = "its machine's"
+_WRITING: Final = ("write", "randwrite", "rw", "readwrite", "randrw", "trimwrite")
 _SCHEDULER: Final = "scheduler"
 _CPUS: Final = "cpus"
 _LAYOUT: Final = "layout"
@@ -187,6 +190,34 @@ def rows_of_device(every: Iterable[Change], device: str) -> list[Row]:
         for name in names
         if name in own or name.startswith(f"{_SCHEDULER}.")
     ]
+
+
+def rows_of_machine(
+    recipe: Recipe, every: Iterable[Change], *, usual: bool, small: bool
+) -> list[Row]:
+    """Return the rows of a translation for where a job's I/O goes; `usual` devices were not named.
+
+    With `small` sectors the usual device is another one.
+    """
+    varied = {name for change in every for name in change.names}
+    rows, devices = [], recipe.devices
+    if usual and devices and "device" not in varied:
+        one = devices[-1]
+        of_device = f"{one.kind}, {one.size_mib} MiB"
+        if "completion_ns" not in varied:
+            of_device += f", {one.completion_ns // 1000} us an I/O"
+        of_device = f"{len(devices)} of {of_device}" if len(devices) > 1 else of_device
+        why = "its sectors of 512 bytes: a null_blk device has 4096; " if small else ""
+        rows.append(Row("all", "device", _THERE, of_device, f"{why}device names another one"))
+    if recipe.filesystem and not {_FILESYSTEM, "layout"} & varied:
+        written = recipe.layout == "written"
+        files = "written before the run" if written else recipe.layout
+        why = "filesystem names another one"
+        if written and any(s.options.get("rw", "").startswith(_WRITING) for s in recipe.sections):
+            why += "; new files of fio are unwritten or grow: layout"
+        measured = f"{recipe.filesystem.kind}, files {files}"
+        rows.append(Row("all", _FILESYSTEM, _THERE, measured, why))
+    return rows
 
 
 def _rank(name: str) -> int:

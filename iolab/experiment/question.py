@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from fiojobs import Row, Surroundings, Translation, translate
+from fiojobs import Surroundings, Translation, translate
 from iolab.blocks import encode_plan
-from iolab.experiment.changes import Cells, Change, changes, rows_of_device
+from iolab.experiment.changes import Cells, Change, changes, rows_of_device, rows_of_machine
 from iolab.experiment.recipe import Recipe, check_given, check_recipe, in_effect, room_mib
 from iolab.pathology.base import TREATED_KERNEL, TWO_KERNELS, Claim, Pathology, Profile, Published
 from iolab.pathology.factors import INTERVENTION, Condition, Grid, boot_part
@@ -220,9 +220,6 @@ def question(
         if device is None and filesystem != "tmpfs":
             large = 2 * max(_ROOM_MIB, around.room_mib)
             given = _usual_devices(max(1, asked.devices), large, small=asked.small_sectors)
-            if asked.small_sectors:
-                why = "its sectors of 512 bytes: a null_blk device has 4096"
-                asked.rows.append(Row("all", "device", "not named", "scsi_debug", why))
         if asked.devices > len(given):
             raise UserError(f"the fio job names {asked.devices} devices: give them as device=[...]")
     if filesystem == _AS_ASKED:
@@ -253,8 +250,11 @@ def question(
     (treated,) = changes(treatment)
     every = (*others, treated)
     _check_names(others, treated)
-    if asked is not None and asked.devices > 1:
-        asked.rows.extend(rows_of_device(every, given[-1].name))
+    if asked is not None:
+        usual, small = device is None, asked.small_sectors
+        asked.rows.extend(rows_of_machine(recipe, every, usual=usual, small=small))
+        if asked.devices > 1:
+            asked.rows.extend(rows_of_device(every, given[-1].name))
     cells = Cells(recipe, every)
     grid: Grid = {change.factor_name: change.levels for change in every}
     profile = Profile(

@@ -21,8 +21,13 @@ _TREATED = ("--treatment", "cpu.weight=1000")
 def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> None:
     said = iolab("ask", _JOB, *_TREATED, "--dry-run")
     assert (said.code, "600 ms" in said.out) == (0, True)
-    (row,) = json.loads(iolab("ask", _JOB, *_TREATED, "--dry-run", "--json").out)["translation"]
-    assert (row["option"], row["asked"], row["measured"]) == ("runtime", "60", "600 ms")
+    read = json.loads(iolab("ask", _JOB, *_TREATED, "--dry-run", "--json").out)["translation"]
+    rows = {row["option"]: row for row in read}
+    assert list(rows) == ["runtime", "device", "filesystem"]
+    assert (rows["runtime"]["asked"], rows["runtime"]["measured"]) == ("60", "600 ms")
+    assert "null_blk" in rows["device"]["measured"]
+    assert "xfs" in rows["filesystem"]["measured"]
+    assert "layout" in rows["filesystem"]["why"]
 
 
 @pytest.mark.parametrize(

@@ -478,3 +478,17 @@ def test_a_job_whose_io_the_machine_cannot_hold_is_refused(job: str, fits: bool)
     with pytest.raises(UserError, match=r"memory_mib=1024"):
         ask()
     ask(memory_mib=4096)
+
+
+def test_a_translation_says_where_the_io_goes_unless_the_question_does() -> None:
+    def rows(**asked: Any) -> dict[str, str]:
+        made = iolab.question(fio=JOB, **{"treatment": {"cpu.weight": 1000}, **asked})
+        found = {row.option: row.measured for row in made.translation}
+        return {name: found[name] for name in ("device", "filesystem") if name in found}
+
+    assert list(rows()) == ["device", "filesystem"]
+    assert "us an I/O" not in rows(vary={"completion_ns": [10_000, 20_000]})["device"]
+    assert list(rows(device=Device("d", "null_blk", 512))) == ["filesystem"]
+    assert list(rows(treatment={"layout": "unwritten"})) == ["device"]
+    assert list(rows(vary={"filesystem": ["ext4"]})) == ["device"]
+    assert "growing" in rows(layout="growing")["filesystem"]
