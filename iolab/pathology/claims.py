@@ -123,6 +123,8 @@ class Claim:
         refuse(len(limits) > 1, what, "it has two limits: give above or below, not both")
         for limit in limits:
             refuse(not math.isfinite(limit), what, f"its limit is {limit}")
+            never = self.logarithmic and limit <= 0
+            refuse(never, what, f"its limit is {limit:g}, but what it judges is above 0")
         if self.published is not None and not self.why:
             self._take_published_limit(what, self.published)
         else:
