@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,8 @@ def name_of(page: Path) -> str:
 
 
 def run_samples(page: Path, folder: Path, *options: str) -> None:
-    """Run a page's samples in a folder that looks like a clone with the reference data."""
+    """Run a page's samples in a folder that looks like a clone: it has the data and the atlas."""
+    shutil.copytree(ROOT / "atlas", folder / "atlas")
     (folder / "data").mkdir()
     (folder / "data" / "reference").symlink_to(ROOT / "data" / "reference")
     argv = [sys.executable, "-W", "error", "-m", "tests.support.samples", str(page), *options]
