@@ -1,18 +1,18 @@
 """dm-delay's timer wakes up to a tick late, which doubles the shortest delay."""
 
+from functools import partial
+
 import iolab
 from iolab_agent.plan import Device
 
 # The report's 1 ms is one tick of HZ=1000. Debian's kernels have HZ=250: one tick is 4 ms.
 TABLE = "0 131072 delay {disk} 0 "
 DISK = Device("disk", "null_blk", 64, memory_backed=False)
-JOB = "rw=randwrite direct=1 bs=4k"
-report = iolab.question(
+DEVICES = [DISK, Device("delay", "dm", 64, table=TABLE + "0")]
+ASKED = partial(iolab.question, fio="rw=randwrite direct=1 bs=4k", size_mib=16, device=DEVICES)
+report = ASKED(
     name="dm_delay_short",
     title="dm-delay takes twice the delay that it was asked for",
-    fio=JOB,
-    size_mib=16,
-    device=[DISK, Device("delay", "dm", 64, table=TABLE + "0")],
     filesystem=None,
     runtime_ms=400,
     treatment={"table": TABLE + "4"},
@@ -28,12 +28,9 @@ report = iolab.question(
         cause="ended below 50 ms by 70bbeb29fab0 (v6.7); the delay is a tick, here 4 ms: 250 IOPS",
     ),
 )
-long = iolab.question(
+long = ASKED(
     name="dm_delay_long",
     title="a delay of 60 ms keeps the timer, and takes 64 ms",
-    fio=JOB,
-    size_mib=16,
-    device=[DISK, Device("delay", "dm", 64, table=TABLE + "0")],
     filesystem=None,
     treatment={"table": TABLE + "60"},
     claims="latency_mean_ns treated > 62_000_000",

@@ -92,10 +92,7 @@ def test_ctrl_c_counts_while_the_commands_are_loaded() -> None:
         "sys.argv = ['iolab', 'sweep', '--help']\n"
         "runpy.run_module('iolab', run_name='__main__')\n"
     )
-    argv = [sys.executable, "-c", program]
-    done = subprocess.run(
-        argv, env=child_environment(), capture_output=True, text=True, check=False
-    )
+    done = run_python(program, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "iolab: interrupted\n")
 
 
@@ -128,8 +125,7 @@ def _program(before: str, inside: str) -> str:
     ],
 )
 def test_the_exit_code_is_of_the_signal(before: str, inside: str, code: int) -> None:
-    argv = [sys.executable, "-c", _program(before, inside)]
-    assert subprocess.run(argv, env=child_environment(), check=False).returncode == code
+    assert run_python(_program(before, inside), check=False).returncode == code
 
 
 def test_a_second_signal_does_not_end_the_clean_up() -> None:
@@ -165,8 +161,5 @@ def test_a_signal_waits_for_the_note_of_what_was_started() -> None:
         "except KeyboardInterrupt:\n"
         "    sys.exit(ending.exit_code)\n"
     )
-    argv = [sys.executable, "-c", program]
-    done = subprocess.run(
-        argv, env=child_environment(), capture_output=True, text=True, check=False
-    )
+    done = run_python(program, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (143, "noted\n", "")

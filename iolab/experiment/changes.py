@@ -192,24 +192,20 @@ def rows_of_device(every: Iterable[Change], device: str) -> list[Row]:
     ]
 
 
-def rows_of_machine(
-    recipe: Recipe, every: Iterable[Change], *, usual: bool, small: bool
-) -> list[Row]:
-    """Return the rows of a translation for where a job's I/O goes; `usual` devices were not named.
-
-    With `small` sectors the usual device is another one.
-    """
+def rows_of_machine(recipe: Recipe, every: Iterable[Change], *, usual: bool) -> list[Row]:
+    """Return rows of a translation: where a job's I/O goes; `usual` devices were not named."""
     varied = {name for change in every for name in change.names}
     rows, devices = [], recipe.devices
-    if usual and devices and "device" not in varied:
+    if usual and devices and _DEVICE not in varied:
         one = devices[-1]
         of_device = f"{one.kind}, {one.size_mib} MiB"
         if "completion_ns" not in varied:
             of_device += f", {one.completion_ns // 1000} us an I/O"
         of_device = f"{len(devices)} of {of_device}" if len(devices) > 1 else of_device
+        small = one.kind == "scsi_debug"
         why = "its sectors of 512 bytes: a null_blk device has 4096; " if small else ""
-        rows.append(Row("all", "device", _THERE, of_device, f"{why}device names another one"))
-    if recipe.filesystem and not {_FILESYSTEM, "layout"} & varied:
+        rows.append(Row("all", _DEVICE, _THERE, of_device, f"{why}device names another one"))
+    if recipe.filesystem and not {_FILESYSTEM, _LAYOUT} & varied:
         written = recipe.layout == "written"
         files = "written before the run" if written else recipe.layout
         why = "filesystem names another one"

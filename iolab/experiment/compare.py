@@ -114,7 +114,7 @@ def compare(
         profile="quick",
         kernels=chosen_kernels(chosen, kernel) if virtual or kernel is not None else [],
         clock=clock,
-        jobs=default_jobs(clock) if virtual else 1,
+        jobs=default_jobs(clock),
         root=Path(root or runs_dir()).resolve(),
         observed=["all"] if observe else [],
         calls=list(calls),
@@ -132,13 +132,14 @@ def compare(
         missing, failed = measure_blocks(plan.blocks, request, update)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
+    kept = len(plan.blocks) - len(missing)
     if not keys:
         raise IolabError("; ".join(dict.fromkeys(map(str, failed.values()))))
     return Comparison(
         chosen,
         read_blocks(store, keys, plan.unavailable),
-        measured=sum(map(store.has, missing)),
-        kept=len(plan.blocks) - len(missing),
+        measured=len(keys) - kept,
+        kept=kept,
         failed={name: str(why) for name, why in failed.items()},
         root=request.root,
     )

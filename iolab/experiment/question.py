@@ -251,8 +251,7 @@ def question(
     every = (*others, treated)
     _check_names(others, treated)
     if asked is not None:
-        usual, small = device is None, asked.small_sectors
-        asked.rows.extend(rows_of_machine(recipe, every, usual=usual, small=small))
+        asked.rows.extend(rows_of_machine(recipe, every, usual=device is None))
         if asked.devices > 1:
             asked.rows.extend(rows_of_device(every, given[-1].name))
     cells = Cells(recipe, every)

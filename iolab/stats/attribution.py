@@ -22,7 +22,14 @@ from iolab.pathology.base import Claim
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, in_unit, judge
 from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import CONFIDENCE, Floats, interval_text, t_interval, what_is_missing
+from iolab.stats.estimates import (
+    CONFIDENCE,
+    Floats,
+    interval_text,
+    number_text,
+    t_interval,
+    what_is_missing,
+)
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
@@ -295,7 +302,8 @@ def change_of(claim: Claim, row: Mapping[Any, Any]) -> dict[str, float]:
 def change_text(claim: Claim, row: Mapping[Any, Any]) -> str:
     """Return `change_of` in words: ``x 1.38 [1.36, 1.4]``, or ``-1.99 [-2, -1.98]``."""
     change = change_of(claim, row)
-    text = f"x {change['estimate']:.3g}" if claim.logarithmic else f"{change['estimate']:+.3g}"
+    estimate = change["estimate"]
+    text = f"x {number_text(estimate)}" if claim.logarithmic else number_text(estimate, "+")
     return text + interval_text(change["low"], change["high"])
 
 

@@ -60,10 +60,10 @@ def boots_text(n: int, confidence: float) -> str:
     return f"n = {n}: interval too short{covers}"
 
 
-def number_text(value: float) -> str:
-    """Return a number with three digits: 0.0123, 1,130, 2.5e+06."""
+def number_text(value: float, sign: str = "") -> str:
+    """Return a number with three digits: 0.0123, 1,130, 2.5e+06; `sign` is as in a format."""
     rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e6 else f"{rounded:.3g}"
+    return f"{rounded:{sign},.0f}" if 1000 <= abs(rounded) < 1e6 else f"{rounded:{sign}.3g}"
 
 
 def interval_text(low: float, high: float) -> str:

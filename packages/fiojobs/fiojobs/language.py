@@ -51,8 +51,9 @@ _VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*))", re.ASCII)
 _KEYWORDS = frozenset(
     ("pagesize", "mb_memory", "ncpus", "jobname", "clientuid", "jobnum", "filenum")
 )
-# Names below /dev, each of which is a device of the machine.
-_NODES = re.compile(r"/dev/(?!shm/)[^:]+(:/dev/(?!shm/)[^:]+)*")
+# How the name of a device of the machine begins, and such names.
+NODE = r"/dev/(?!shm/)"
+_NODES = re.compile(rf"{NODE}[^:]+(:{NODE}[^:]+)*")
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fiojobs.language import read_job
+from fiojobs.language import NODE, read_job
 from fiojobs.options import ENDING, LACKS, OWN_FILES, why_without_effect
 from fiojobs.sizes import give_bytes, give_sizes, parts_of_sectors
 from fiojobs.table import Row, Surroundings, Work
@@ -346,7 +346,7 @@ def _names(text: str) -> list[str]:
 
 
 def _is_device(name: str) -> bool:
-    return re.match(r"/dev/(?!shm/)", name) is not None and name not in _SINKS
+    return re.match(NODE, name) is not None and name not in _SINKS
 
 
 def _places(work: Work) -> tuple[int, bool]:
