@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
+import distributed  # noqa: F401 - else config.set takes its defaults away again
 import pytest
 from dask import config
 
@@ -218,6 +219,23 @@ def test_a_scheduler_that_dies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
             run(dask, work, "stuck-1")
         killing.join()
         (tmp_path / "hold").unlink()
+
+
+def test_a_scheduler_that_is_lost_just_before_a_job_starts(
+    monkeypatch: pytest.MonkeyPatch, dask: Cluster, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("iolab_cluster.place._PATIENCE_S", 1)
+    with connected(dask.address) as client:
+        place = ClusterPlace(client, SmallWork(tmp_path))
+        job: Any = SmallJob("good-0")
+        wait_until(lambda: place.fits(job))
+        # What the client does once it could not connect again.
+        client.close()
+        place.start(job)
+        assert place.running() == 1
+        with pytest.raises(IolabError, match="the scheduler does not answer any more"):
+            wait_until(lambda: bool(place.ended()))
+        assert place.running() == 1
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,9 @@ class ClusterPlace:
         """Return whether a worker has room for a job."""
         self._look()
         # Jobs that have to be measured again come first.
-        return not self._again and self._room(_Attempt(job)) is not None
+        return (
+            self._silent_since is None and not self._again and self._room(_Attempt(job)) is not None
+        )
 
     def start(self, job: BlockJob) -> None:
         """Start a job on the worker that has the most room."""
@@ -153,6 +155,9 @@ class ClusterPlace:
         """Return the jobs that ended, each with its error if it failed."""
         self._look()
         ended: list[tuple[BlockJob, Failure | None]] = []
+        if self._silent_since is not None:
+            # Without a scheduler each task looks cancelled: that is no loss of its worker.
+            return ended
         for attempt in list(self._running):
             worker = self._worker_of(attempt)
             if worker is not None and attempt.future.status == "pending":
@@ -194,16 +199,23 @@ class ClusterPlace:
         if worker is None:
             raise IolabError(f"no worker has room for {attempt.job.name}")
         function, argument, attempt.key = self._work.task(attempt.job, worker, self._topic)
+        try:
+            attempt.future = self._client.submit(
+                function,
+                argument,
+                # The dashboard shows the name. No two attempts share a task.
+                key=f"{attempt.job.name}-{uuid.uuid4().hex[:8]}",
+                workers=[worker.address],
+                allow_other_workers=False,
+                pure=False,
+            )
+        except Exception:  # the class differs between versions of distributed
+            if self._client.status == "running":
+                raise
+            # The client closes itself once its scheduler is gone; _look says so.
+            self._again.append(attempt)
+            return
         attempt.worker = worker
-        attempt.future = self._client.submit(
-            function,
-            argument,
-            # The dashboard shows the name. No two attempts share a task.
-            key=f"{attempt.job.name}-{uuid.uuid4().hex[:8]}",
-            workers=[worker.address],
-            allow_other_workers=False,
-            pure=False,
-        )
         self._cells[attempt.key] = 0
         self._running.append(attempt)
 
