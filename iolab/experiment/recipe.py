@@ -218,7 +218,9 @@ def check_recipe(recipe: Recipe, cell: Cell) -> None:
         jobs = (cell.job, None if antagonist is None or antagonist.device else antagonist.job)
         _check_room(recipe, [job for job in jobs if job is not None])
         _check_reach(recipe.devices[-1], cell.job)
-        _check_memory(recipe, [job for job in jobs if isinstance(job, OpenJob)])
+        opened = [job for job in jobs if isinstance(job, OpenJob)]
+        _check_blocks(opened)
+        _check_memory(recipe, opened)
 
 
 def _check_cores(recipe: Recipe, what: str, cores: list[int]) -> None:
@@ -253,6 +255,20 @@ def _check_reach(device: Device, job: FioJob | None) -> None:
                 f"section {section.name} of the fio job ends at {end} MiB (size, offset), and the "
                 f"device {device.name!r} at {device.size_mib}"
             )
+
+
+def _check_blocks(jobs: list[OpenJob]) -> None:
+    """Check what fio refuses when it starts, but not when it parses a job."""
+    for job in jobs:
+        for section in job.sections:
+            texts = section.options.get("bs", "").split(",")
+            least = min((bytes_of(text) for text in texts if text), default=0)
+            size = bytes_of(section.options.get("size", "")) or job.size_mib << 20
+            if least > size:
+                raise UserError(
+                    f"section {section.name} of the fio job has blocks of {least >> 10} KiB (bs) "
+                    f"and a file of {size >> 10} (size): give a larger size"
+                )
 
 
 def _in_memory(device: Device) -> bool:

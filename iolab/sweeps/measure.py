@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from iolab.blocks import Block
 from iolab.extras import PLACES, extra
 from iolab.shown import rough_duration
@@ -22,7 +24,7 @@ from iolab.sweeps.block import Observed, observed_cells, write_block
 from iolab.sweeps.pool import MACHINE_BYTES, Failure
 from iolab.sweeps.preview import expected_s, forecast, in_order, measured_here, note_duration
 from iolab.sweeps.request import Request
-from iolab_base.errors import IolabError, UserError
+from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import check_free, locked, remove_abandoned
 
 _log = logging.getLogger(__name__)
@@ -106,12 +108,19 @@ def _observed(block: Block, request: Request) -> Observed:
     return Observed(observed_cells(block, request.observed), request.calls, request.flat)
 
 
-def check_room(request: Request, blocks: int) -> None:
-    """Check that the store's disk has room to measure so many blocks in virtual machines."""
+def check_room(request: Request, blocks: Sequence[Block]) -> None:
+    """Check that this machine has disk space and memory for the blocks' virtual machines."""
     if not blocks or request.target != "vm" or request.cluster:
         return
-    machines = min(request.jobs, blocks)
+    machines = min(request.jobs, len(blocks))
     check_free(request.root, machines * MACHINE_BYTES, f"measuring with --jobs {machines}")
+    # Linux refuses a program more memory than there is, used or not (mm/util.c).
+    most = (psutil.virtual_memory().total + psutil.swap_memory().total) >> 20
+    largest = max(block.machine.memory_mib for block in blocks)
+    if largest > most:
+        raise CannotRunError(
+            f"a virtual machine with memory_mib={largest} does not fit: this machine has {most} MiB"
+        )
 
 
 def block_job(
@@ -145,10 +154,10 @@ def measure(
     missing = blocks_to_measure(blocks, request)
     if kept := len(blocks) - len(missing):
         _log.info("%d of %d blocks are in the store already", kept, len(blocks))
-    check_room(request, len(missing))
     history = measured_here()
     missing = in_order(missing, blocks, history)
     wanted = [blocks[key] for key in missing]
+    check_room(request, wanted)
     if wanted and request.target == "vm" and not request.cluster:
         expected = forecast(wanted, request.jobs, history=history)
         about = rough_duration(expected.seconds)

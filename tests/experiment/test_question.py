@@ -365,6 +365,11 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
         ({"fio": JOB, "treatment": {"iodepth": 2}, "value": "(a)"}, "value"),
         ({"fio": JOB, "treatment": {"size": "4g"}}, "ends at 4096 MiB"),
         ({"fio": JOB, "treatment": {"offset": "1g"}}, "ends at 1"),
+        (
+            {"fio": "rw=write blocksize=2m size=1m", "treatment": {"iodepth": 2}},
+            "blocks of 2048 KiB",
+        ),
+        ({"fio": "rw=write bs=4k", "size_mib": 1, "treatment": {"bs": "2m"}}, "a file of 1024"),
         ({"fio": JOB, "treatment": {"bs": "8k"}, "vary": {"blocksize": ["16k"]}}, "both varies"),
     ],
 )
@@ -488,6 +493,7 @@ def test_a_translation_says_where_the_io_goes_unless_the_question_does() -> None
 
     assert list(rows()) == ["device", "filesystem"]
     assert "us an I/O" not in rows(vary={"completion_ns": [10_000, 20_000]})["device"]
+    assert "MiB" not in rows(vary={"device.size_mib": [512, 1024]})["device"]
     assert list(rows(device=Device("d", "null_blk", 512))) == ["filesystem"]
     assert list(rows(treatment={"layout": "unwritten"})) == ["device"]
     assert list(rows(vary={"filesystem": ["ext4"]})) == ["device"]

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from iolab.blocks import Block
+from iolab.pathology.base import Machine
 from iolab.store.raw import RawStore
 from iolab.sweeps.measure import check_room, missing_blocks, store_locked
 from iolab.sweeps.request import Request
-from iolab_base.errors import IolabError, UserError
+from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import canonical_json, digest_of
 from tests.base.test_files import small_disk
 from tests.support.results import TARGET, block
@@ -22,11 +24,19 @@ def test_a_disk_without_room_is_said_before_anything_is_measured(tmp_path: Path)
     with small_disk(tmp_path / "disk", "64m") as disk:
         request = Request("smoke", root=disk / "runs", jobs=4)
         with pytest.raises(IolabError, match=r"with --jobs 4 needs 2048 MiB in .*/runs, 6\d MiB"):
-            check_room(request, 7)
+            check_room(request, [block()] * 7)
         with pytest.raises(IolabError, match="needs 512 MiB"):
-            check_room(request, 1)
-        check_room(request, 0)
-        check_room(Request("smoke", root=disk / "runs", target="local"), 7)
+            check_room(request, [block()])
+        check_room(request, [])
+        check_room(Request("smoke", root=disk / "runs", target="local"), [block()])
+
+
+def test_a_machine_larger_than_this_one_is_said_before_anything_boots(tmp_path: Path) -> None:
+    large = replace(block(), machine=Machine(cpus=1, memory_mib=1 << 30, modules=()))
+    request = Request("smoke", root=tmp_path)
+    with pytest.raises(CannotRunError, match=r"memory_mib=1073741824 .*this machine has \d+ MiB"):
+        check_room(request, [block(), large])
+    check_room(replace(request, cluster="tcp://there"), [large])
 
 
 def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
