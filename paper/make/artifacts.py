@@ -15,8 +15,6 @@ from iolab.figures.verdicts import grid_text, verdict_grid
 from iolab.pathology import get_pathology, notebook_path
 from iolab.paths import REFERENCE
 from iolab.report.attribution import Attribution, load_attribution, publish_attribution
-from iolab.report.comparison import compare_clocks
-from iolab.stats.conditions import pathology_of
 from iolab.stats.verdicts import measured_family, verdict_table
 from iolab.store.dataset import load, result_folders
 from iolab.sweeps.pages import Page, make_pages
@@ -27,7 +25,7 @@ from paper.make import run
 from paper.make.documents import COSTS, renew
 from paper.make.figures import draw_combined
 from paper.make.observed import cost_bars, observed, read_observed
-from paper.make.results import bracket_rows, collect, write_results
+from paper.make.results import bracket_rows, collect, compared, write_results
 
 PAPER = Path(__file__).resolve().parents[1]
 # In a folder of results or the one above it: the command that measured them, in one line.
@@ -134,14 +132,14 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     caption = f"{grid_text(table)} {commands}"
     save_figure(verdict_grid(table), paper / "figures", "verdicts", caption=caption)
     path = paper / "results.json"
-    compared = _compared(data, "other-clock")
+    clocks = compared(data, "other-clock")
     counted = read_observed(_with(data, "observed"))
     pairs = zip(measured, map(_command, sources), strict=True)
     document = collect(
         pairs,
         causes=_causes(data, paper),
-        clocks=compared,
-        again=_compared(data, "again"),
+        clocks=clocks,
+        again=compared(data, "again"),
         brackets=bracket_rows(_with(data, "controls")),
         near=[load(folder) for folder in sorted((_with(data, "near") / "near").iterdir())],
         observed=observed(counted),
@@ -149,7 +147,7 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
     )
     write_results(path, document)
     draw_combined(
-        document, cost_bars(counted), compared, paper / "figures", partial(_remade_in, data)
+        document, cost_bars(counted), clocks, paper / "figures", partial(_remade_in, data)
     )
     return path
 
@@ -157,16 +155,6 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
 def _with(data: Path, folder: str) -> Path:
     """Return `data` if it has such a folder, else the reference data, which have it."""
     return data if (data / folder).is_dir() else REFERENCE
-
-
-def _compared(data: Path, folder: str) -> list[tuple[str, pd.DataFrame]]:
-    """Compare what lies in the folders of a folder with the data themselves."""
-    found = []
-    for path in sorted(data.glob(f"{folder}/*/cells.parquet")):
-        here = load(path.parent)
-        virtual = load(data / pathology_of(here.cells).name)
-        found.append((path.parent.name, compare_clocks(here, virtual)))
-    return found
 
 
 def _causes(data: Path, paper: Path) -> list[tuple[str, Attribution]]:

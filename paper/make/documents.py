@@ -32,7 +32,7 @@ from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
 from paper.make.observed import read_observed, tables
-from paper.make.results import bracket_rows, judged_at
+from paper.make.results import bracket_rows, compared, judged_at
 
 _ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
@@ -42,6 +42,7 @@ REPORTS = _ROOT / "docs" / "reports"
 THRESHOLDS = REPORTS / "dio_kworker.md"
 RULES = _ROOT / "docs" / "rules.md"
 CONTROLS = _ROOT / "docs" / "controls.md"
+STATISTICS = _ROOT / "docs" / "statistics.md"
 ATLAS = _ROOT / "docs" / "atlas.md"
 COSTS = _ROOT / "docs" / "images" / "observer-costs.svg"
 # How the tables of README and docs name a verdict.
@@ -335,6 +336,19 @@ def atlas(data: Path) -> str:
     return "\n".join(lines)
 
 
+def again(data: Path) -> str:
+    """Return how often a second sweep with other seeds agrees with the first, as Markdown."""
+    lines = [_row("report", "claims on all kernels", "intervals overlap", "same verdict")]
+    lines.append("|---" * 4 + "|")
+    measured = dict(compared(data, "again"))
+    for name in filter(measured.__contains__, PATHOLOGIES):
+        rows = measured[name].loc[measured[name]["n"] > 0]
+        overlap = (rows["low"] <= rows["virtual_high"]) & (rows["high"] >= rows["virtual_low"])
+        same = rows["verdict"] == rows["virtual_verdict"]
+        lines.append(_row(name, *map(str, (len(rows), overlap.sum(), same.sum()))))
+    return "\n".join(lines)
+
+
 def observed(data: Path) -> list[tuple[Path, str, str]]:
     """Return what the observer counted as Markdown: each table's page and marks, and the table."""
     found = []
@@ -357,6 +371,7 @@ def renew(data: Path) -> None:
     fill(CLAIMS, "claims", claims(data))
     fill(CAUSES, "causes", causes(data))
     fill(RULES, "rules", rules())
+    fill(STATISTICS, "again", again(data))
     table = thresholds(data / "dio_kworker-threshold", "switches_per_io", 1.0)
     fill(THRESHOLDS, "thresholds", table)
     for page, name, counted in observed(data):

@@ -21,6 +21,7 @@ from jsonschema.exceptions import best_match
 
 from iolab.pathology.base import Claim, Pathology, rules_digest
 from iolab.report.attribution import Attribution
+from iolab.report.comparison import compare_clocks
 from iolab.report.summary import plain
 from iolab.report.tables import aa_check, overview
 from iolab.stats.attribution import change_of
@@ -166,6 +167,16 @@ def _side(row: Mapping[Any, Any] | pd.Series, prefix: str = "") -> dict[str, Any
         "n": int(row[f"{prefix}n"]),
         "verdict": row[f"{prefix}verdict"],
     }
+
+
+def compared(data: Path, folder: str) -> list[tuple[str, pd.DataFrame]]:
+    """Compare what lies in the folders of a folder with the data themselves."""
+    found = []
+    for path in sorted(data.glob(f"{folder}/*/cells.parquet")):
+        here = load(path.parent)
+        virtual = load(data / pathology_of(here.cells).name)
+        found.append((path.parent.name, compare_clocks(here, virtual)))
+    return found
 
 
 def _compared(folder: str, table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -24,7 +24,9 @@ from paper.make.documents import (
     CONTROLS,
     README,
     RULES,
+    STATISTICS,
     THRESHOLDS,
+    again,
     atlas,
     brackets,
     causes,
@@ -146,6 +148,20 @@ def test_the_page_of_causes_names_each_switch_that_moves_a_claim() -> None:
             others = [row for row in rows if "changes the workload" in row]
             assert len(rows) == max(1, len(moved) + len(others))
             assert ("no single switch" in rows[0]) is (not len(moved) and not others)
+
+
+@pytest.mark.nightly
+def test_the_page_of_statistics_says_how_often_a_second_sweep_agrees() -> None:
+    table = again(REFERENCE)
+    assert table in STATISTICS.read_text(encoding="utf-8")
+    names, *counts = zip(
+        *(row.strip("| ").split(" | ") for row in table.splitlines()[2:]), strict=True
+    )
+    assert names == tuple(PATHOLOGIES)
+    claims, overlapping, _ = (sum(map(int, column)) for column in counts)
+    assert claims > 150
+    # Of pairs of 95 % intervals for one true value, about one in 180 misses.
+    assert overlapping >= 0.95 * claims
 
 
 def test_the_page_of_rules_is_what_the_modules_say() -> None:
