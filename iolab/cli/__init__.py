@@ -59,7 +59,7 @@ _COMMANDS = (
     *(ask, atlas, bisect, decide, doctor, export, fsck, gc, judge, kernels, lab, mail, merge),
     *(plan, profile, restore, status, sweep, trace, verdicts, verify, why),
 )
-# click's own name for a program called iolab; README and docs/command-line.md give it.
+# click's own name for a program called iolab; docs/how-to/command-line.md gives it.
 _COMPLETION = "_IOLAB_COMPLETE"
 
 

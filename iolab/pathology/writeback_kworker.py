@@ -5,7 +5,7 @@ Source: the article (seed ``004_64197af4d3b04f26.txt``): Linux 6.8.5, RAID0 of t
 fio jobs of 1 MiB writes; ext4's flush kworker was at 100 % of a CPU, XFS's at 20 %. So a byte cost
 ext4's 13.6 times what it cost XFS's. Direct, both file systems reached about 14.4 GB/s.
 
-What was tuned, and why (``docs/pathologies.md`` says what is decided here):
+What was tuned, and why (``docs/reports/writeback_kworker.md`` describes the two shapes):
 
 * **A device that stores nothing** and completes in the submitter's context. Storing costs a copy of
   every page, which costs more than all else that the worker does. The metadata are in memory:
