@@ -11,7 +11,7 @@ import json
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -36,6 +36,7 @@ from iolab.sweeps.request import (
     requested_profile,
     sweep_label,
 )
+from iolab.targets.vm import boot_of
 from iolab_agent.proc import text_of
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_of, locked
@@ -51,6 +52,8 @@ _KEPT: Final = 2000
 _MOST_BYTES: Final = 1 << 20
 # Older blocks may be from a slower iolab or another disk.
 _NEWEST: Final = 20
+# Machines whose blocks are measured together: half of the snapshots that the cache keeps.
+_TURNS: Final = 6
 _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 # What a block has in common with those that its duration is estimated from; the most alike first.
 _ALIKE: Final = {
@@ -227,21 +230,21 @@ def _basis(sources: Sequence[tuple[str, int]]) -> str:
 def in_order(
     keys: Iterable[str], blocks: Mapping[str, Block], history: Sequence[Took]
 ) -> list[str]:
-    """Return the keys of blocks in the order of measuring, the longest pathology's first."""
-    # At the end cores wait for the last block, so the last ones should be short. Machines take
-    # turns within a pathology: a machine is booted once and then restored, and two first blocks of
-    # one machine side by side would leave a core idle.
-    pathologies: dict[str, dict[object, list[str]]] = {}
-    for key in keys:
+    """Return the keys of blocks in the order of measuring, the longest first, by machine."""
+    # At the end cores wait for the last block, so the last ones should be short. A machine boots
+    # once and is then restored, and the cache keeps the snapshots used last: all blocks of a
+    # machine, of whichever report, are measured while it is there. Machines take turns, because two
+    # first blocks of one side by side would leave a core idle.
+    wanted = list(keys)
+    seconds = dict(zip(wanted, expected_s((blocks[key] for key in wanted), history), strict=True))
+    machines: dict[Hashable, list[str]] = {}
+    for key in sorted(wanted, key=seconds.__getitem__, reverse=True):
         block = blocks[key]
-        machine = block.kernel, block.machine, tuple(block.plan.boot_options)
-        pathologies.setdefault(block.pathology, {}).setdefault(machine, []).append(key)
-
-    def longest(machines: dict[object, list[str]]) -> float:
-        return max(expected_s((blocks[k] for own in machines.values() for k in own), history))
-
-    groups = sorted(pathologies.values(), key=longest, reverse=True)
-    turns = (chain.from_iterable(zip_longest(*machines.values())) for machines in groups)
+        machine = block.kernel, block.machine, boot_of(block.plan)
+        machines.setdefault(machine, []).append(key)
+    groups = list(machines.values())
+    together = (groups[first : first + _TURNS] for first in range(0, len(groups), _TURNS))
+    turns = (chain.from_iterable(zip_longest(*some)) for some in together)
     return [key for key in chain.from_iterable(turns) if key is not None]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +122,15 @@ def _file_systems(plan: Plan) -> set[str]:
         if device.kind in _SECTORS:
             lines.add(f"{device.size_mib << 20} {_SECTORS[device.kind]} {realtime_mib << 20}\n")
     return lines
+
+
+def boot_of(plan: Plan) -> Hashable:
+    """Return what a machine is before a plan's first cell: it boots once for plans with equal ones.
+
+    Programs that a plan brings, which few do, are left out.
+    """
+    files = frozenset(_file_systems(plan))
+    return *plan.boot_options, plan.coalesced_timers, plan.draw, *plan.modules, files
 
 
 def _work_s(cell: Cell) -> float:
