@@ -198,11 +198,11 @@ def rows_of_machine(recipe: Recipe, every: Iterable[Change], *, usual: bool) -> 
     rows, devices = [], recipe.devices
     if usual and devices and _DEVICE not in varied:
         one = devices[-1]
-        told = {
+        shown = {
             f"{_DEVICE}.size_mib": f"{one.size_mib} MiB",
             "completion_ns": f"{one.completion_ns // 1000} us an I/O",
         }
-        of_device = ", ".join([one.kind, *(told[name] for name in told if name not in varied)])
+        of_device = ", ".join([one.kind, *(shown[name] for name in shown if name not in varied)])
         of_device = f"{len(devices)} of {of_device}" if len(devices) > 1 else of_device
         small = one.kind == "scsi_debug"
         why = "its sectors of 512 bytes: a null_blk device has 4096; " if small else ""

@@ -207,6 +207,7 @@ def check_recipe(recipe: Recipe, cell: Cell) -> None:
     for work in (cell.job, cell.program, *beside):
         cores = [] if work is None else list(work.cpus)
         if isinstance(work, OpenJob):
+            _check_blocks(work)
             asked = [section.options.get("cpus_allowed") for section in work.sections]
             cores += [core for text in asked if text for core in cores_of(text) or []]
         _check_cores(recipe, "the job's cores (cpus_allowed)", cores)
@@ -218,9 +219,7 @@ def check_recipe(recipe: Recipe, cell: Cell) -> None:
         jobs = (cell.job, None if antagonist is None or antagonist.device else antagonist.job)
         _check_room(recipe, [job for job in jobs if job is not None])
         _check_reach(recipe.devices[-1], cell.job)
-        opened = [job for job in jobs if isinstance(job, OpenJob)]
-        _check_blocks(opened)
-        _check_memory(recipe, opened)
+        _check_memory(recipe, [job for job in jobs if isinstance(job, OpenJob)])
 
 
 def _check_cores(recipe: Recipe, what: str, cores: list[int]) -> None:
@@ -257,18 +256,17 @@ def _check_reach(device: Device, job: FioJob | None) -> None:
             )
 
 
-def _check_blocks(jobs: list[OpenJob]) -> None:
+def _check_blocks(job: OpenJob) -> None:
     """Check what fio refuses when it starts, but not when it parses a job."""
-    for job in jobs:
-        for section in job.sections:
-            texts = section.options.get("bs", "").split(",")
-            least = min((bytes_of(text) for text in texts if text), default=0)
-            size = bytes_of(section.options.get("size", "")) or job.size_mib << 20
-            if least > size:
-                raise UserError(
-                    f"section {section.name} of the fio job has blocks of {least >> 10} KiB (bs) "
-                    f"and a file of {size >> 10} (size): give a larger size"
-                )
+    for section in job.sections:
+        texts = section.options.get("bs", "").split(",")
+        least = min((bytes_of(text) for text in texts if text), default=0)
+        size = bytes_of(section.options.get("size", "")) or job.size_mib << 20
+        if least > size:
+            raise UserError(
+                f"section {section.name} of the fio job has blocks of {least >> 10} KiB (bs) "
+                f"and a file of {size >> 10} (size): give a larger size"
+            )
 
 
 def _in_memory(device: Device) -> bool:

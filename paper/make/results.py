@@ -106,8 +106,8 @@ def collect(
         "pathologies": [_pathology(data, command, confidence) for data, command in datasets],
         "claims": [row for data, _ in datasets for row in _claims(data, confidence)],
         "causes": [row for folder, found in causes for row in _causes(folder, found)],
-        "clocks": [row for folder, table in clocks for row in _compared(folder, table)],
-        "again": [row for folder, table in again for row in _compared(folder, table)],
+        "clocks": [row for folder, table in clocks for row in _compared_rows(folder, table)],
+        "again": [row for folder, table in again for row in _compared_rows(folder, table)],
         "brackets": list(brackets),
         "near": [row for data in near for row in near_rows(data)],
         "observed": dict(observed or {}),
@@ -170,7 +170,7 @@ def _side(row: Mapping[Any, Any] | pd.Series, prefix: str = "") -> dict[str, Any
 
 
 def compared(data: Path, folder: str) -> list[tuple[str, pd.DataFrame]]:
-    """Compare what lies in the folders of a folder with the data themselves."""
+    """Compare each folder of results below `folder` in `data` with the same report in `data`."""
     found = []
     for path in sorted(data.glob(f"{folder}/*/cells.parquet")):
         here = load(path.parent)
@@ -179,7 +179,7 @@ def compared(data: Path, folder: str) -> list[tuple[str, pd.DataFrame]]:
     return found
 
 
-def _compared(folder: str, table: pd.DataFrame) -> list[dict[str, Any]]:
+def _compared_rows(folder: str, table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the claims that were measured a second time, beside the first time."""
     sides = {"here": "", "virtual": "virtual_"}
     return [

@@ -370,6 +370,14 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
             "blocks of 2048 KiB",
         ),
         ({"fio": "rw=write bs=4k", "size_mib": 1, "treatment": {"bs": "2m"}}, "a file of 1024"),
+        (
+            {
+                "fio": "rw=write bs=2m size=1m",
+                "filesystem": "tmpfs",
+                "treatment": {"cpu.weight": 1000},
+            },
+            "blocks of 2048 KiB",
+        ),
         ({"fio": JOB, "treatment": {"bs": "8k"}, "vary": {"blocksize": ["16k"]}}, "both varies"),
     ],
 )

@@ -263,7 +263,7 @@ def test_the_oldest_snapshots_are_forgotten(tmp_path: Path) -> None:
     snapshots._forget_old(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         ".lock",
-        *(f"{n:02}" for n in range(snapshots._MOST_KEPT)),
+        *(f"{n:02}" for n in range(snapshots.MOST_KEPT)),
     ]
 
 

@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 _NAME = "booted"
 _NODE = "snapshot"
 # Each is 0.3 GB.
-_MOST_KEPT = 12
+MOST_KEPT = 12
 _ROOM_BYTES = 600 << 20
 _POLL_S = 0.05
 _TRIES = 8
@@ -322,7 +322,7 @@ def _forget_old(folder: Path) -> None:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode):
                 used[path] = status.st_mtime
-    for path in sorted(used, key=lambda path: used[path])[:-_MOST_KEPT]:
+    for path in sorted(used, key=lambda path: used[path])[:-MOST_KEPT]:
         lock = lock_of(path)
         with suppress(OSError, IolabError, _InUseError), locked(lock, _refuse_to_wait):
             with scratch_dir(folder) as work:

@@ -154,10 +154,10 @@ class ClusterPlace:
     def ended(self) -> list[tuple[BlockJob, Failure | None]]:
         """Return the jobs that ended, each with its error if it failed."""
         self._look()
-        ended: list[tuple[BlockJob, Failure | None]] = []
         if self._silent_since is not None:
             # Without a scheduler each task looks cancelled: that is no loss of its worker.
-            return ended
+            return []
+        ended: list[tuple[BlockJob, Failure | None]] = []
         for attempt in list(self._running):
             worker = self._worker_of(attempt)
             if worker is not None and attempt.future.status == "pending":
