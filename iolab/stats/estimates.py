@@ -38,6 +38,8 @@ _FEWEST_BOOTS: Final = 4
 # What an interval at the level CONFIDENCE covers over so few boots, with the noise as measured (the
 # rows "as measured" of docs/statistics.md).
 COVERS: Final = {3: " (87 %)"}
+# In each unit of a claim, less than this is what the arithmetic rounded.
+_ROUNDED_OFF: Final = 1e-6
 # Sign flips are enumerated up to 2**16; more boots than that are sampled with a fixed seed.
 _EXACT_BOOTS: Final = 16
 
@@ -61,8 +63,12 @@ def boots_text(n: int, confidence: float) -> str:
 
 
 def number_text(value: float, sign: str = "") -> str:
-    """Return a number with three digits: 0.0123, 1,130, 2.5e+06; `sign` is as in a format."""
-    rounded = float(f"{value:.3g}")
+    """Return a number with three digits: 0.0123, 1,130, 2.5e+06; `sign` is as in a format.
+
+    >>> number_text(1234.5), number_text(-3e-08)
+    ('1,230', '0')
+    """
+    rounded = 0.0 if abs(value) < _ROUNDED_OFF else float(f"{value:.3g}")
     return f"{rounded:{sign},.0f}" if 1000 <= abs(rounded) < 1e6 else f"{rounded:{sign}.3g}"
 
 

@@ -18,7 +18,7 @@ from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
 from iolab.stats.claims import Selected
 from iolab.stats.conditions import kernel_order, kernels_of
-from iolab.stats.estimates import COVERS
+from iolab.stats.estimates import COVERS, number_text
 from iolab.stats.shape import threshold
 from iolab.stats.verdicts import (
     neighbourhood_table,
@@ -274,7 +274,7 @@ def neighbourhoods(data: Path) -> str:
             elsewhere = "; ".join(
                 f"{row['place']}: {row['verdict']}" for row in lacking.to_dict("records")
             )
-            value = f"{_WORDS[own['verdict']]}: {own['estimate']:.3g}"
+            value = f"{_WORDS[own['verdict']]}: {number_text(own['estimate'])}"
             share = f"{there.sum()} of {len(measured)}"
             where = (folder.name, markdown(str(kernel)), str(claim))
             lines.append(_row(*where, value, share, elsewhere or "-"))
