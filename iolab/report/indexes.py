@@ -148,6 +148,24 @@ def kernel_answers(table: pd.DataFrame, claim: str | None = None) -> pd.DataFram
     return pd.DataFrame(rows)
 
 
+def unjudged(table: pd.DataFrame) -> pd.DataFrame:
+    """Return which claims have no verdict and why; what shares a reason shares a row.
+
+    `table` has rows of `iolab.stats.verdicts.verdict_table`. The columns are ``pathology``,
+    ``claim`` ("every claim" of a kernel that is not here), ``reason`` and ``kernel``.
+    """
+    columns = ["pathology", "claim", "reason", "kernel"]
+    rows = table.loc[table["reason"] != "", columns]
+    claims = table.groupby(["pathology", "kernel"])["claim"].transform("size")
+    alike = rows.groupby(["pathology", "kernel", "reason"])["claim"].transform("size")
+    rows = rows.assign(claim=rows["claim"].mask(alike == claims[rows.index], "every claim"))
+    for joined in ("kernel", "claim", "pathology"):
+        others = [name for name in columns if name != joined]
+        same = rows.groupby(others, sort=False)[joined]
+        rows = same.agg(lambda names: "; ".join(dict.fromkeys(names))).reset_index()[columns]
+    return rows
+
+
 def answer(rows: pd.DataFrame) -> tuple[str, str]:
     """Return the verdict on claims of a report on a kernel in a word or two, and its tone."""
     judged = rows.loc[rows["verdict"] != "cannot run here", "verdict"]

@@ -44,6 +44,26 @@ def test_a_control_is_no_row_but_stands_below_the_answer(table: pd.DataFrame) ->
     assert title not in second.text
 
 
+def test_a_kernel_that_is_not_here_is_one_row_and_no_claim_is_lost(table: pd.DataFrame) -> None:
+    gone = table.query("kernel == '6.1'").assign(kernel="9.9", reason="it is not here")
+    whole = pd.concat([table, gone], ignore_index=True)
+    rows = report.unjudged(whole)
+    (row,) = rows.query("kernel == '9.9'").to_dict("records")
+    assert set(row["pathology"].split("; ")) == set(NAMES)
+    assert (row["claim"], row["reason"]) == ("every claim", "it is not here")
+    said = {
+        (pathology, claim, row["reason"], kernel)
+        for row in rows.to_dict("records")
+        for pathology in row["pathology"].split("; ")
+        for claim in row["claim"].split("; ")
+        for kernel in row["kernel"].split("; ")
+    }
+    for lost in table[table["reason"] != ""].to_dict("records"):
+        where = lost["pathology"], lost["reason"], lost["kernel"]
+        names = [claim for pathology, claim, *rest in said if (pathology, *rest) == where]
+        assert lost["claim"] in names or names == ["every claim"]
+
+
 def test_a_row_says_when_what_and_why(table: pd.DataFrame) -> None:
     index = report.AtlasIndex(table)
     (row,) = index.frame.query("report == 'aio_migration'").to_dict("records")
