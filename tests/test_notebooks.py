@@ -11,10 +11,11 @@ import papermill
 import pytest
 from nbformat import NotebookNode
 
-from iolab.pathology import PATHOLOGIES
+from iolab.pathology import PATHOLOGIES, register_file
 from iolab.paths import REFERENCE
 from iolab.store.counters import MECHANISM_COLUMNS
 from iolab.store.dataset import Dataset, load
+from iolab.sweeps.pages import handed_over
 from tests.support import synthetic
 from tests.support.reports import report
 
@@ -86,6 +87,23 @@ def test_the_first_page_gives_the_answer(folder: Path, tmp_path: Path) -> None:
     assert "its archive cannot be reached" in text
     assert links["dio_kworker"] in text
     assert images(page) == 1
+
+
+@pytest.mark.parametrize("name", ["00_start_here", "experiment"])
+def test_a_question_without_a_claim_has_pages(name: str, folder: Path, tmp_path: Path) -> None:
+    own = "import dataclasses, iolab\nfrom iolab.pathology import get_pathology\n"
+    own += "old = get_pathology('dio_kworker')\n"
+    own += "asked = dataclasses.replace(old, name='asked', claims=(), preregistered=())\n"
+    (tmp_path / "asked.py").write_text(own)
+    register_file(tmp_path / "asked.py")
+    asked = load(folder)
+    asked.cells["pathology"] = "asked"
+    made = str(synthetic.write(asked, tmp_path / "made"))
+    given = {"folders": [made]} if name == "00_start_here" else {"data": made}
+    with handed_over(tmp_path):
+        text = shown(execute(name, tmp_path, **given))
+    assert "no claim" in text
+    assert "Traceback" not in text
 
 
 def test_the_atlas_has_a_row_for_each_report(folder: Path, tmp_path: Path) -> None:

@@ -227,10 +227,10 @@ class Comparison:
         The columns are those of `iolab.stats.verdicts.verdict_table`. A claim whose cells are all
         invalid has a row with the reason; `iolab.report.unasked_claims` names the other claims.
         """
-        table = verdict_table(self.data)
-        asked = report.asked_claims(self.data)
+        table, asked = verdict_table(self.data), report.asked_claims(self.data)
         rows = zip(table["kernel"], table["claim"], strict=True)
-        return table[[row in asked for row in rows]].reset_index(drop=True)
+        # An empty list would select no columns.
+        return table.loc[[row in asked for row in rows]].reset_index(drop=True)
 
     def block(self, name: str | None = None) -> BlockView:
         """Return one block for display: its cells in the order measured, and their origin.

@@ -41,6 +41,11 @@ _COLUMNS: Final = (
     *("estimate", "low", "high", "n", "rule", "published", "verdict", "reason", "clock"),
 )
 
+_SUMMARY: Final = (
+    *("pathology", "kernel", "mechanism", "magnitude"),
+    *("secondary claims", "confidence", "page"),
+)
+
 
 def verdict_table(data: Dataset, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
     """Judge every claim of a pathology on every kernel; those that cannot run here come last.
@@ -149,7 +154,7 @@ def verdict_summary(table: pd.DataFrame, *, confidence: float = CONFIDENCE) -> p
                 "page": get_pathology(str(pathology)).notebook,
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=list(_SUMMARY))
 
 
 def rule_text(claim: Claim) -> str:

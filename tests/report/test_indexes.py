@@ -233,3 +233,9 @@ def test_a_kernel_of_the_index_leads_to_its_experiment() -> None:
     page = BeautifulSoup(report.verdict_index(table, {}, experiments)._repr_html_(), "html.parser")
     leads = {link.text: link["href"] for link in page.find_all("a")}
     assert leads == {"6.1": "dio_kworker/quick/experiments/kernel%206.1.html"}
+
+
+def test_without_a_claim_there_is_nothing_to_show(two: pd.DataFrame) -> None:
+    index = report.verdict_index(two[:0])
+    assert "reproduced" not in repr(index)
+    assert rows(index._repr_html_()) == []
