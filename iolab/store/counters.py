@@ -247,15 +247,19 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
             gates.append(f"{result['state']}: {result['reason']}")
             return {**_NOTHING, "valid": False, "gate": "; ".join(gates)}
         found = {**_NOTHING, **_found(result, cpu)}
-        numbers = [value for value in found.values() if not isinstance(value, str)]
-        if not all(abs(value) < _MOST or math.isnan(value) for value in numbers):
-            raise ValueError("a number is too large")
+        _check_numbers(found)
         if not found["ios"] and "program" not in result:
             return {**_NOTHING, "valid": False, "gate": "; ".join([*gates, "no I/O was done"])}
         gates += _unstamped(result, found["latency_max_ns"])
     except SENSELESS as error:
         raise _not_the_agents(error) from error
     return {**found, "valid": not gates, "gate": "; ".join(gates)}
+
+
+def _check_numbers(found: Mapping[str, Any]) -> None:
+    numbers = [value for value in found.values() if not isinstance(value, str)]
+    if not all(abs(value) < _MOST or math.isnan(value) for value in numbers):
+        raise ValueError("a number is too large")
 
 
 def _not_the_agents(error: Exception) -> IolabError:
@@ -293,7 +297,9 @@ def histogram(result: CellResult) -> list[tuple[float, int]]:
 def fio_measures(report: Mapping[str, Any]) -> dict[str, float | int]:
     """Return the measures that a report of fio's gives without the agent's; {} without I/O."""
     result: Any = {"fio": report}
-    return _from_fio(result) if _did_io(result) else {}
+    found = _from_fio(result) if _did_io(result) else {}
+    _check_numbers(found)
+    return found
 
 
 def _grown(result: CellResult, name: TaskCounter, kind: Literal["job", "antagonist"]) -> int:

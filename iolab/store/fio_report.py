@@ -67,6 +67,7 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
             try:
                 found = _measured(jobs)
                 bins = histogram({"state": "done", "fio": {"jobs": jobs}})  # type: ignore[typeddict-item]
+                mechanism += _context_switches(cell, jobs, found)
             except (*SENSELESS, IolabError) as error:
                 said = foreign.line(repr(error), 200)
                 raise UserError(f"{path}: a job's report makes no sense ({said})") from error
@@ -96,7 +97,6 @@ def load_reports(files: Sequence[tuple[str, Path]]) -> Dataset:
                 }
             )
             latency += [{"cell": cell, "bin_ns": middle, "count": n} for middle, n in bins]
-            mechanism += _context_switches(cell, jobs, found)
     columns = column_types(pathology.name)
     return Dataset(
         pd.DataFrame(cells, columns=list(columns)).astype(columns),
@@ -195,7 +195,7 @@ def _without_bins(sides: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def _validity(jobs: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> dict[str, Any]:
     gates = [
-        f"fio's {foreign.line(str(job['jobname']), foreign.NAME)} reports error {job['error']}"
+        f"fio's {_name([job])} reports error {foreign.line(str(job['error']))}"
         for job in jobs
         if job.get("error")
     ]

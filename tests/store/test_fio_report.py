@@ -141,6 +141,24 @@ def test_another_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("ios", [2**63, 2**70])
+def test_a_count_beyond_a_column_is_one_sentence(tmp_path: Path, ios: int) -> None:
+    with pytest.raises(UserError, match="a job's report makes no sense"):
+        iolab.load(_report(tmp_path / "r.json", _job("base", 0, ios, ctx=1)))
+
+
+def test_switches_beyond_all_numbers_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a job's report makes no sense"):
+        iolab.load(_report(tmp_path / "r.json", _job("base", 0, 1000, ctx=10**400)))
+
+
+def test_an_error_of_many_words_is_a_line(tmp_path: Path) -> None:
+    job = _job("base", 0, 1000, error="\x1b[31m" + "x" * 5000)
+    (gate,) = iolab.load(_report(tmp_path / "r.json", job)).cells["gate"]
+    assert gate.isprintable()
+    assert len(gate) < 2000
+
+
 def test_a_long_name_is_one_sentence() -> None:
     for name in ("x" * 300, Path("x" * 300), f"runs/{'x' * 300}"):
         with pytest.raises(UserError):
