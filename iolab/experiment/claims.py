@@ -23,6 +23,7 @@ from iolab.sweeps.progress import progress_bar
 from iolab.sweeps.request import Request
 from iolab.sweeps.why import CONFIRMING_BOOTS, find_causes, why_request
 from iolab_base.errors import UserError
+from iolab_base.names import check_types
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ def judge(
     ... # doctest: +SKIP
     'bad'
     """
+    check_types(judge, locals())
     asked = question_of(question)
     with progress_bar(shown=progress) as update:
         how = Judging(asked, Path(root or runs_dir()).resolve(), on_progress=update)
@@ -126,6 +128,7 @@ def decide(
     >>> import iolab
     >>> iolab.decide("fsnotify_contention", kernel="6.1")  # doctest: +SKIP
     """
+    check_types(decide, {**locals(), "pathologies": ""})
     request = Request(
         profile="quick",
         pathologies=pathologies,
@@ -193,6 +196,7 @@ def why(
     >>> import iolab
     >>> iolab.why("dio_kworker", kernel="6.12", switches=["NO_DELAY_DEQUEUE"])  # doctest: +SKIP
     """
+    check_types(why, locals())
     kernels = [] if kernel is None else kernel_names(kernel, known_kernels())
     if target == "vm" and len(kernels) != 1:
         raise UserError("name one kernel: kernel='6.12'")

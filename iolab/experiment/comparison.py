@@ -279,8 +279,9 @@ class Comparison:
 
         contrast, name = ("ratio", self.value) if value is None else ("mean", value)
         label = _LABELS.get(name, name) + (f", {CONTRASTS['ratio']}" if value is None else "")
-        numeric = all(isinstance(level, int) for level in levels_of(self.cells))
-        draw = figures.by_treatment if numeric else figures.by_kernel
+        # The axis of a treatment is logarithmic.
+        placed = all(isinstance(level, int) and level > 0 for level in levels_of(self.cells))
+        draw = figures.by_treatment if placed else figures.by_kernel
         return draw(self.cells, name, label, contrast=contrast)  # type: ignore[arg-type]
 
     def cpu_split(self) -> Figure:

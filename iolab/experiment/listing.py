@@ -20,7 +20,7 @@ from iolab.store.dataset import Dataset
 from iolab.store.fio_report import UNKNOWN_KERNEL, load_reports
 from iolab.store.profiles import ProfileStore
 from iolab_base.errors import UserError
-from iolab_base.names import one_of
+from iolab_base.names import check_types, one_of
 from tracedat import Trace, TraceError
 
 
@@ -112,6 +112,8 @@ def load(results: _Files | Mapping[str, _Files]) -> Dataset:
 def _reports(given: _Files | Mapping[str, _Files]) -> list[tuple[str, Path]]:
     """Return each file with its kernel."""
     of_kernels = given if isinstance(given, Mapping) else {UNKNOWN_KERNEL: given}
+    for files in of_kernels.values():
+        check_types(load, {"results": files})
     found = [
         (str(kernel), Path(one))
         for kernel, files in of_kernels.items()

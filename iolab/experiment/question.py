@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from fiojobs import Surroundings, Translation, translate
+from icountvm.catalogue import CATALOGUE
 from iolab.blocks import encode_plan
 from iolab.experiment.changes import Cells, Change, changes, rows_of_device, rows_of_machine
 from iolab.experiment.recipe import Recipe, check_given, check_recipe, in_effect, room_mib
@@ -29,6 +30,7 @@ from iolab_agent.fio_options import same_option
 from iolab_agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
 from iolab_agent.plan_checks import can_be_counted
 from iolab_agent.plan_reader import parse_plan
+from iolab_agent.settings import SETTINGS
 from iolab_base.errors import UserError
 from iolab_base.names import check_types, one_of
 
@@ -95,6 +97,7 @@ def antagonist(
     UserError
         If both or neither of `fio` and `program` are given, or iolab cannot run the given one.
     """
+    check_types(antagonist, locals())
     _one_work(fio, program)
     own = None if group is None else Group(dict(group))
     if fio is None:
@@ -202,6 +205,8 @@ def question(
     """
     check_types(question, locals())
     _one_work(fio, program, value)
+    for setting in settings or {}:
+        one_of("kernel setting", setting, SETTINGS)
     given = () if device is None else (device,) if isinstance(device, Device) else tuple(device)
     asked = None
     if fio is not None:
@@ -289,7 +294,8 @@ def _kernels(treated: Change) -> tuple[tuple[str, ...], ...]:
     """Return the kernels of a sweep; where the kernel is the treatment, that of the controls."""
     if treated.factor_name != TREATED_KERNEL:
         return TWO_KERNELS
-    return (tuple(name for name in ("6.1", "6.12") if name not in treated.levels)[:1],)
+    usual = ("6.1", "6.12", *CATALOGUE)
+    return (tuple(name for name in usual if name not in treated.levels)[:1],)
 
 
 def _one_work(fio: object, program: object, value: object = None) -> None:

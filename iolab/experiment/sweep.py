@@ -16,6 +16,7 @@ from iolab.sweeps.progress import progress_bar
 from iolab.sweeps.request import Request
 from iolab.sweeps.sweep import Outcome, run_sweep
 from iolab.targets.place import Place
+from iolab_base.names import check_types
 
 
 class Outcomes(list[Outcome]):
@@ -97,6 +98,7 @@ def sweep(
     CannotRunError
         If no kernel can run here.
     """
+    check_types(sweep, locals())
     clock = "virtual" if target == "vm" else "host"
     request = Request(
         profile=profile,

@@ -40,6 +40,7 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
         ((_JOB, *_TREATED, "--claim", "iops ratio < 0"), "limit"),
         ((_JOB, "--treatment", "iodepth=--5"), "iodepth"),
         ((_JOB, "--treatment", "iodepth=²"), "iodepth"),
+        ((_JOB, "--treatment", f"iodepth={'9' * 5000}"), "iodepth"),
         (("fio --name=a --rw=read --bs=64m --iodepth=64", *_TREATED), "memory_mib=1024"),
         ((_JOB, "--treatment", ""), "NAME=LEVEL"),
         ((_JOB, "--treatment", "cpu.weight=1000,"), "cpu.weight=1000,"),

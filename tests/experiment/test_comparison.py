@@ -133,6 +133,13 @@ def test_figures_are_drawn_of_the_ratio_and_of_a_mean(pair: Comparison) -> None:
     assert "context switches" in str([text.get_text() for text in mean.findobj(Text)])
 
 
+def test_levels_without_a_logarithm_are_drawn_kernel_by_kernel(pair: Comparison) -> None:
+    cells = pair.cells[pair.cells["weight"].isna() | (pair.cells["weight"] == 1000)]
+    cells = cells.assign(weight=cells["weight"].where(cells["weight"].isna(), 0))
+    drawn = Comparison(pair.pathology, replace(pair.data, cells=cells)).figure()
+    assert "6.1" in [label.get_text() for label in drawn.axes[0].get_xticklabels()]
+
+
 def test_only_claims_about_measured_conditions_have_a_verdict(pair: Comparison) -> None:
     assert (pair.verdict()["n"] > 0).all()
 

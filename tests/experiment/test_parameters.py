@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import iolab
 from iolab.experiment.parameters import base_condition, check_names, factor_levels, kernel_names
 from iolab.pathology import get_pathology
 from iolab_base.errors import UserError
@@ -44,6 +46,22 @@ def test_a_kernel_is_its_name_whatever_yaml_makes_of_it(given: object, names: li
 def test_a_number_that_is_no_kernel_is_refused(given: object, known: Any, says: str) -> None:
     with pytest.raises(UserError, match=says):
         kernel_names(given, known)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: iolab.judge(5, kernel="6.1"), "question must be a string"),  # type: ignore[arg-type]
+        (lambda: iolab.why("dio_kworker", kernel="6.1", boots="2"), "boots must be an integer"),  # type: ignore[arg-type]
+        (lambda: iolab.sweep(pathology="dio_kworker", jobs="2"), "jobs must be an integer"),  # type: ignore[arg-type]
+        (lambda: iolab.decide("dio_kworker", seed="2"), "seed must be an integer"),  # type: ignore[arg-type]
+        (lambda: iolab.load(5), "results must be a path"),  # type: ignore[arg-type]
+        (lambda: iolab.load({"6.1": [5]}), "results must be a path"),  # type: ignore[list-item]
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_one_sentence(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        call()
 
 
 def test_levels_are_numbers_lists_or_strings_and_the_rest_is_the_first_claims() -> None:

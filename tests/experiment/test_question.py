@@ -322,6 +322,7 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
         ({"fio": JOB, "treatment": {"kernel": "6.1", "iodepth": 2}}, "only change"),
         ({"fio": JOB, "treatment": {"iodepth": 2}, "vary": {"kernel": ["6.1"]}}, "kernel="),
         ({"fio": JOB, "treatment": {"kernel": "9.99"}}, "9.99"),
+        ({"fio": JOB, "treatment": {"iodepth": 2}, "settings": {"foo": 1}}, "setting 'foo'"),
         (
             {"fio": JOB, "treatment": {"iodepth": 2}, "claims": "latncy_p99_ns ratio < 1"},
             "did you mean latency_p99_ns",
@@ -428,6 +429,27 @@ def test_a_comparison_measures_every_level() -> None:
     profile = profile_of(asked, boots=2, record=False, levels={"iodepth": [4, 16]})
     assert profile.grids[0]["cpu_weight"] == (100, 1000)
     assert profile_of(asked, boots=2, record=False, levels={}).grids == profile.grids
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"fio": JOB, "cpus": ["0"]}, "cpus must be"),
+        ({"fio": JOB, "size_mib": "4"}, "size_mib must be"),
+        ({"fio": JOB, "group": 5}, "group must be"),
+        ({"program": "ls"}, "program must be a list"),
+    ],
+)
+def test_what_an_antagonist_cannot_be_is_one_sentence(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        iolab.antagonist(**given)
+
+
+def test_several_kernels_may_be_the_treatment() -> None:
+    levels = ["6.1", "6.12"]
+    asked = iolab.question(fio=JOB, treatment={"kernel": levels})
+    ((kernel,),) = asked.profiles["quick"].kernels
+    assert kernel not in levels
 
 
 def test_a_kernel_is_compared_with_one_other(tmp_path: Path) -> None:
