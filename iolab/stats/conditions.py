@@ -54,7 +54,7 @@ def pathology_of(cells: pd.DataFrame) -> Pathology:
 def kernel_order(name: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that puts kernel 6.8 before 6.12; numbers sort before words."""
     parts = re.findall(r"\d+|\D+", name)
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 def in_kernel_order(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

@@ -180,14 +180,14 @@ def _block(line: bytes, where: str) -> BlockHashes:
         own = {name: block[name] for name in ("pathology", "kernel", "boot")}
         version = str(document["iolab"])
         found = BlockHashes(key=document["key"], iolab=version, **own, cells=cells, line=line)
-        names = [cell["id"] for cell in block["cells"]]
+        names = {cell["id"] for cell in block["cells"]}
         parts = [*own.values(), block["clock"], target["target"]]
         wanted = [str, str, int, str, str]
         digests = [h for c in cells.values() for h in (c.recorded_sha256, c.trace_sha256) if h]
         whole = [type(part) for part in parts] == wanted and all(map(_SHA256.fullmatch, digests))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{where}: it has no hashes of a block") from error
-    if not whole or set(names) != set(cells):
+    if not whole or names != set(cells):
         raise UserError(f"{where}: its hashes do not match the cells of its block")
     if block.get("format") == BLOCK_FORMAT:
         try:

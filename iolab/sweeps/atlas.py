@@ -96,7 +96,7 @@ def lacks(entry: Entry) -> list[str]:
         missing.append("it quotes no published number")
     try:
         date.fromisoformat(published.date)
-    except ValueError:
+    except (TypeError, ValueError):
         missing.append(f"its date is not YYYY-MM-DD: {published.date!r}")
     return missing
 

@@ -62,8 +62,8 @@ def test_outliers_are_marked_and_kept() -> None:
 
 
 def test_kernels_stand_in_the_order_of_their_versions() -> None:
-    names = ["6.12", "mine", "5.10", "6.8", "7.2", "6.1", "6.1-rt"]
-    ordered = ["5.10", "6.1", "6.1-rt", "6.8", "6.12", "7.2", "mine"]
+    names = ["6.12", "mine", "5.10", "6.8", "7.2", "6.1", "6.1²", "6.1-rt"]
+    ordered = ["5.10", "6.1", "6.1-rt", "6.1²", "6.8", "6.12", "7.2", "mine"]
     assert sorted(names, key=stats.kernel_order) == ordered
     table = stats.mean_table(synthetic.dataset(kernels=("6.12", "5.10"), boots=2).cells)
     assert table["kernel"].unique().tolist() == ["5.10", "6.12"]

@@ -19,7 +19,7 @@ from iolab.store.hashes import HASHES, read_hashes
 from iolab.store.raw import RawStore
 from iolab.store.tables import canonical_lines
 from iolab_base.errors import UserError
-from iolab_base.files import canonical_json
+from iolab_base.files import canonical_json, digest_of
 from tests.support.results import TARGET, block, result
 from tests.support.sealed import forged, forged_table, made_up
 
@@ -131,6 +131,11 @@ def _another_agent(document: dict[str, Any]) -> None:
     document["target"]["agent"] = "1" * 64
 
 
+def _no_name(document: dict[str, Any]) -> None:
+    document["block"]["cells"][0]["id"] = []
+    document["key"] = digest_of({name: document[name] for name in ("block", "target")})
+
+
 def _no_target(document: dict[str, Any]) -> None:
     document["target"] = []
 
@@ -143,6 +148,7 @@ def _no_target(document: dict[str, Any]) -> None:
         (_another_plan, "line 2: its key does not match"),
         (_another_agent, "line 2: its key does not match"),
         (_no_target, "line 2: "),
+        (_no_name, "line 2: it has no hashes"),
         (lambda document: document.clear(), "line 2: it has no hashes"),
     ],
 )

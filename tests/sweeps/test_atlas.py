@@ -92,6 +92,7 @@ def test_a_mail_and_its_reproducer_are_written_from_one_reading(
         ('claims="iops ratio < 0.346"', "claims=()", "claim"),
         ('claims="iops ratio > 0.346"', "claims=()", "claim"),
         ("2021-01-23", "January 2021", "date"),
+        ('"2021-01-23"', "2021", "date"),
         ("https://", "see ", "address"),
         ("numbers=(", "stack='' and (", "number"),
         ('d1128c2d0c8",),', 'd1128c2d0c8"),', "its links are one text"),
