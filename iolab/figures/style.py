@@ -318,8 +318,8 @@ def check_numeric(pathology: Pathology, levels: Sequence[int]) -> None:
     name = pathology.treatment
     if not isinstance(pathology.factors[name], IntegerFactor):
         raise UserError(f"{name} is not a number: draw it with figures.by_kernel")
-    if any(level <= 0 for level in levels):
-        raise UserError(f"{name} 0 has no logarithm: draw it with figures.by_kernel")
+    if levels and (least := min(levels)) <= 0:
+        raise UserError(f"{name} {least} has no logarithm: draw it with figures.by_kernel")
 
 
 class TreatmentAxis:

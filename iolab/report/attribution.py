@@ -111,8 +111,8 @@ def load_attribution(folder: Path | str) -> Attribution:
         kernel = foreign.line(found["kernel"], foreign.NAME)
         # Missing in older documents.
         fixed = [foreign.line(phrase) for phrase in found.get("fixed", [])]
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: has unexpected content ({error})") from error
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: has unexpected content ({foreign.line(str(error))})") from error
     second = root / "confirmation"
     confirmation = load(second) if second.is_dir() else None
     screened = load(root / "screening")

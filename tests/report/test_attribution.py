@@ -3,10 +3,17 @@
 
 from __future__ import annotations
 
-import pandas as pd
+import json
+import shutil
+from pathlib import Path
 
-from iolab.report.attribution import attribution_text
+import pandas as pd
+import pytest
+
+from iolab.paths import REFERENCE
+from iolab.report.attribution import attribution_text, load_attribution
 from iolab.stats.attribution import ATTRIBUTION_COLUMNS
+from iolab_base.errors import UserError
 
 
 def _said(**effects: str) -> list[str]:
@@ -24,3 +31,14 @@ def test_there_are_others_only_beside_something() -> None:
     beside = _said(A="weakens", B="changes little", C="changes nothing", D="changes nothing")
     assert "  1 other changes little: B" in beside
     assert "  2 others change nothing: C, D" in beside
+
+
+@pytest.mark.parametrize("forged", [{"n": 10**30}, {"kernel": ["6.1"]}])
+def test_a_forged_document_is_one_sentence(tmp_path: Path, forged: dict[str, object]) -> None:
+    folder = tmp_path / "why"
+    shutil.copytree(REFERENCE / "why" / "bfq_idling-5.10", folder)
+    said = json.loads((folder / "attribution.json").read_text())
+    document = {**said, **forged, "rows": [{**said["rows"][0], **forged}]}
+    (folder / "attribution.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match="has unexpected content"):
+        load_attribution(folder)
