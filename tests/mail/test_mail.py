@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from iolab.experiment import question
-from iolab.pathology import PATHOLOGIES, get_pathology
+from iolab.pathology import PATHOLOGIES, get_pathology, register
 from iolab.pathology.base import Claim
 from iolab.paths import REFERENCE
 from iolab.report.attribution import load_attribution
@@ -209,6 +209,9 @@ def test_unknown_names_and_kernels_without_results_are_one_sentence(measured: Da
         finding_mail(measured, claim="IOPS lots")
     with pytest.raises(UserError, match=r"unknown kernel '6\.2'"):
         finding_mail(measured, kernels=["6.2"])
+    register(replace(_DIO, name="asked", claims=(), preregistered=()))
+    with pytest.raises(UserError, match="asked has no claim to write about"):
+        finding_mail(replace(measured, cells=measured.cells.assign(pathology="asked")))
     with pytest.raises(UserError, match=r"nothing was measured on 6\.8"):
         finding_mail(reports.report("dio_kworker", kernels=["6.1"]), kernels=["6.8"])
 

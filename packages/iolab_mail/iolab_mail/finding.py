@@ -73,7 +73,7 @@ def find(data: Dataset, kernels: Sequence[str], claim_name: str | None) -> Findi
 
     By default the claim is the one that the published report names, else the first primary one of a
     magnitude that was reproduced, else of a mechanism, else the first measured. Raises UserError
-    for an unknown name, or if nothing was measured.
+    for an unknown name, or if there is no claim or nothing was measured.
     """
     pathology = pathology_of(data.cells)
     known = dict.fromkeys([*kernels_of(data.cells), *data.unavailable["kernel"]])
@@ -81,6 +81,8 @@ def find(data: Dataset, kernels: Sequence[str], claim_name: str | None) -> Findi
         one_of("kernel", kernel, known)
     if claim_name is not None:
         pathology.claim(claim_name)
+    if not pathology.claims:
+        raise UserError(f"{pathology.name} has no claim to write about")
     table = verdict_table(data)
     if kernels:
         table = table[table["kernel"].isin(kernels)]
