@@ -14,32 +14,26 @@ _THOUSANDS: Final = 10_000
 _NOTHING: Final = 0.00005
 
 
-def paragraph(words: str) -> str:
-    """Return words as a paragraph."""
-    return textwrap.fill(words, WIDTH, break_long_words=False, break_on_hyphens=False)
+def paragraph(words: str, first: str = "", others: str = "") -> str:
+    """Return words as a paragraph, its first line and the others with their indents."""
+    return textwrap.fill(
+        words,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def bullet(words: str) -> str:
     """Return words as an item of a list."""
-    return textwrap.fill(
-        words,
-        WIDTH,
-        initial_indent="- ",
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return paragraph(words, "- ", "  ")
 
 
 def fold_subject(words: str) -> str:
     """Return a mail's subject, folded onto lines that begin with a space if long (RFC 5322)."""
-    return textwrap.fill(
-        f"Subject: {words}",
-        WIDTH,
-        subsequent_indent=" ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return paragraph(f"Subject: {words}", others=" ")
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
