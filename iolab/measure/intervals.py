@@ -29,21 +29,14 @@ _STATE = pd.CategoricalDtype(list(STATES))
 def slices(trace: Trace) -> pd.DataFrame:
     """Return every stay of a task on a CPU.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch.
+    The trace needs sched_switch. One row for each stay, in order of its end; without stays that an
+    edge of the trace cuts.
 
-    Returns
-    -------
-    DataFrame
-        One row for each stay, in order of its end; without stays that an edge of the trace cuts.
-
-        - ``cpu`` (int16): CPU
-        - ``pid`` (int32): the task; 0 is the idle task
-        - ``comm`` (category): its name
-        - ``start_ns``, ``end_ns`` (int64, ns): the stay
-        - ``state`` (category): one of `STATES`, in which the task left the CPU
+    - ``cpu`` (int16): CPU
+    - ``pid`` (int32): the task; 0 is the idle task
+    - ``comm`` (category): its name
+    - ``start_ns``, ``end_ns`` (int64, ns): the stay
+    - ``state`` (category): one of `STATES`, in which the task left the CPU
     """
     trace.require("slices", "sched_switch")
     switch = trace.frame("sched_switch")
@@ -84,25 +77,17 @@ def wake_event(trace: Trace) -> str:
 def intervals(trace: Trace) -> pd.DataFrame:
     """Return the states of every task over time.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch. Without wake-ups (`wake_event`) a wait after one is part of the sleep
-        before it.
+    The trace needs sched_switch. Without wake-ups (`wake_event`) a wait after one is part of the
+    sleep before it. One row for each interval, in order of its end; without the idle task and
+    without intervals that an edge of the trace cuts.
 
-    Returns
-    -------
-    DataFrame
-        One row for each interval, in order of its end; without the idle task and without
-        intervals that an edge of the trace cuts.
-
-        - ``pid`` (int64): the task
-        - ``comm`` (category): its name at the last switch of the interval
-        - ``state`` (category): one of `STATES`
-        - ``start_ns``, ``end_ns`` (int64, ns): the interval
-        - ``cpu`` (int32): CPU on which it ran or was switched in at the end; -1 if a wake-up
-          ended the interval
-        - ``waker`` (int64): row of the wake-up that made it runnable; -1 for none
+    - ``pid`` (int64): the task
+    - ``comm`` (category): its name at the last switch of the interval
+    - ``state`` (category): one of `STATES`
+    - ``start_ns``, ``end_ns`` (int64, ns): the interval
+    - ``cpu`` (int32): CPU on which it ran or was switched in at the end; -1 if a wake-up
+      ended the interval
+    - ``waker`` (int64): row of the wake-up that made it runnable; -1 for none
     """
     by = wake_event(trace)
     trace.require("intervals", "sched_switch", *filter(None, [by]))
@@ -239,23 +224,14 @@ def idle_gaps(trace: Trace, *, shortest_ns: int = 0) -> pd.DataFrame:
     its insertion (it was merged, or the trace ends), it does not wait. If its issue or completion
     is missing, it is in flight from the trace's begin or to its end.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs block_rq_insert, block_rq_issue and block_rq_complete.
-    shortest_ns : int
-        Drop shorter gaps; nanoseconds.
+    The trace needs block_rq_insert, block_rq_issue and block_rq_complete. One row for each gap of
+    at least `shortest_ns`, in order of its start.
 
-    Returns
-    -------
-    DataFrame
-        One row for each gap, in order of its start.
-
-        - ``dev`` (int64): the kernel's device number
-        - ``start_ns``, ``length_ns`` (int64, ns): the gap
-        - ``owner`` (str): name of the task whose request has waited longest
-        - ``previous`` (str): name of the task whose request was completed last before the gap;
-          empty if the trace does not show it
+    - ``dev`` (int64): the kernel's device number
+    - ``start_ns``, ``length_ns`` (int64, ns): the gap
+    - ``owner`` (str): name of the task whose request has waited longest
+    - ``previous`` (str): name of the task whose request was completed last before the gap;
+      empty if the trace does not show it
     """
     names = ("block_rq_insert", "block_rq_issue", "block_rq_complete")
     trace.require("idle_gaps", *names)
@@ -279,15 +255,8 @@ def idle_gaps(trace: Trace, *, shortest_ns: int = 0) -> pd.DataFrame:
 def busy_time(trace: Trace) -> pd.Series:
     """Return how long each device had a request in flight.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs block_rq_issue and block_rq_complete.
-
-    Returns
-    -------
-    Series
-        ``busy_ns`` (int64, ns) by ``dev``, the kernel's device number.
+    The trace needs block_rq_issue and block_rq_complete. The series has ``busy_ns`` (int64, ns) by
+    ``dev``, the kernel's device number.
     """
     trace.require("busy_time", "block_rq_issue", "block_rq_complete")
     issue, complete = trace.frame("block_rq_issue"), trace.frame("block_rq_complete")

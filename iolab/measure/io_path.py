@@ -101,14 +101,11 @@ class IoPath:
     def breakdown(self) -> pd.DataFrame:
         """Summarise the segments of whole paths.
 
-        Returns
-        -------
-        DataFrame
-            One row for each of `SEGMENTS`.
+        One row for each of `SEGMENTS`.
 
-            - ``count`` (int64): number of I/Os
-            - ``mean``, ``median``, ``p99`` (float64, ns): length
-            - ``share`` (float64): part of the time of all segments
+        - ``count`` (int64): number of I/Os
+        - ``mean``, ``median``, ``p99`` (float64, ns): length
+        - ``share`` (float64): part of the time of all segments
         """
         parts = self.whole[list(SEGMENTS)].astype("int64")
         frame = pd.DataFrame(
@@ -146,11 +143,6 @@ def io_path(
         The kernel's number of the device to follow; None means all.
     rwbs : str, optional
         Regular expression for the whole ``rwbs`` of the I/Os to follow; None means all.
-
-    Returns
-    -------
-    IoPath
-        The I/Os.
 
     Raises
     ------

@@ -60,17 +60,8 @@ class PingPong:
 def ping_pong(trace: Trace, one: str, other: str) -> PingPong:
     """Measure the alternation of two tasks.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch; block_rq_complete counts I/Os.
-    one, other : str
-        Regular expressions for the whole names of the tasks.
-
-    Returns
-    -------
-    PingPong
-        Switches and runs.
+    The trace needs sched_switch; block_rq_complete counts I/Os. `one` and `other` are regular
+    expressions for the whole names of the tasks.
 
     Examples
     --------
@@ -109,22 +100,13 @@ def turns_by_clump(trace: Trace, one: str, other: str) -> pd.DataFrame:
     than 0.5 ms apart. It lasts until the next one begins. The first and the last clump of a trace
     are cut off by its ends and left out.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch and block_rq_complete.
-    one, other : str
-        Regular expressions for the whole names of the tasks.
+    The trace needs sched_switch and block_rq_complete; the tasks are those of `ping_pong`. One row
+    for each clump, in order of time.
 
-    Returns
-    -------
-    DataFrame
-        One row for each clump, in order of time.
-
-        - ``start_ns`` (int64, ns): its first completion
-        - ``ios`` (int64): completions
-        - ``switches`` (int64): switches between the two tasks on all CPUs
-        - ``switches_per_io`` (float64): the one over the other
+    - ``start_ns`` (int64, ns): its first completion
+    - ``ios`` (int64): completions
+    - ``switches`` (int64): switches between the two tasks on all CPUs
+    - ``switches_per_io`` (float64): the one over the other
 
     Examples
     --------

@@ -20,21 +20,13 @@ _INTERRUPT: Final = 0x08 | _SOFTIRQ
 def occupancy(trace: Trace) -> pd.DataFrame:
     """Return how long each task ran on each CPU.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch.
+    The trace needs sched_switch. One row for each task and CPU.
 
-    Returns
-    -------
-    DataFrame
-        One row for each task and CPU.
-
-        - ``cpu`` (int16): CPU
-        - ``pid`` (int32): the task; 0 is the idle task
-        - ``comm`` (category): its name
-        - ``run_ns`` (int64, ns): time on the CPU
-        - ``share`` (float64): part of the time between the CPU's first and last switch
+    - ``cpu`` (int16): CPU
+    - ``pid`` (int32): the task; 0 is the idle task
+    - ``comm`` (category): its name
+    - ``run_ns`` (int64, ns): time on the CPU
+    - ``share`` (float64): part of the time between the CPU's first and last switch
 
     Examples
     --------
@@ -60,16 +52,8 @@ def occupancy(trace: Trace) -> pd.DataFrame:
 def time_in_state(trace: Trace) -> pd.DataFrame:
     """Return the time of each task in each state.
 
-    Parameters
-    ----------
-    trace : Trace
-        As for `iolab.measure.intervals`.
-
-    Returns
-    -------
-    DataFrame
-        Index ``pid``, ``comm``; an int64 column of nanoseconds for each of
-        `iolab.measure.intervals.STATES` that occurs.
+    The trace needs what `iolab.measure.intervals` needs. The index is ``pid``, ``comm``; each of
+    `iolab.measure.intervals.STATES` that occurs has an int64 column of nanoseconds.
     """
     states = intervals(trace)
     states["ns"] = states["end_ns"] - states["start_ns"]
@@ -86,31 +70,21 @@ def time_in_state(trace: Trace) -> pd.DataFrame:
 def waits(trace: Trace) -> pd.DataFrame:
     """Return every wait for a CPU after a wake-up, from there to the switch in.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch and wake-ups: sched_waking, or instead of it sched_wakeup. That comes a
-        little later, and a wake-up through another CPU's queue (``ttwu_queue_wakelist`` in
-        kernel/sched/core.c) has an interrupt or the idle task there as its waker.
+    The trace needs sched_switch and wake-ups: sched_waking, or instead of it sched_wakeup. That
+    comes a little later, and a wake-up through another CPU's queue (``ttwu_queue_wakelist`` in
+    kernel/sched/core.c) has an interrupt or the idle task there as its waker. One row for each
+    wait, in order of its end.
 
-    Returns
-    -------
-    DataFrame
-        One row for each wait, in order of its end.
+    - ``pid`` (int64): the task that was woken
+    - ``comm`` (category): its name
+    - ``woken_ns``, ``in_ns``, ``wait_ns`` (int64, ns): wake-up, switch in, their difference
+    - ``cpu`` (int32): CPU on which it was switched in
+    - ``waker_pid`` (int32): the task that ran when it was woken
+    - ``waker_comm`` (category): its name; missing if the trace does not have it
+    - ``interrupt`` (bool): woken in a hard or soft interrupt, which interrupted the waker, or
+      by another CPU's queue
 
-        - ``pid`` (int64): the task that was woken
-        - ``comm`` (category): its name
-        - ``woken_ns``, ``in_ns``, ``wait_ns`` (int64, ns): wake-up, switch in, their difference
-        - ``cpu`` (int32): CPU on which it was switched in
-        - ``waker_pid`` (int32): the task that ran when it was woken
-        - ``waker_comm`` (category): its name; missing if the trace does not have it
-        - ``interrupt`` (bool): woken in a hard or soft interrupt, which interrupted the waker, or
-          by another CPU's queue
-
-    Raises
-    ------
-    MissingEventError
-        If sched_switch is missing, or no wake-up was recorded or read.
+    Raises MissingEventError if sched_switch is missing, or no wake-up was recorded or read.
     """
     trace.require("waits", "sched_switch")
     if trace.events["sched_switch"] and not wake_event(trace):
@@ -150,21 +124,12 @@ def waits_after_wakes(trace: Trace) -> pd.DataFrame:
 def waits_by_pair(trace: Trace, *, interrupts: bool = False) -> pd.DataFrame:
     """Summarise the waits of `waits` by waker and woken task.
 
-    Parameters
-    ----------
-    trace : Trace
-        As for `waits`.
-    interrupts : bool
-        Whether to include wake-ups from interrupts, whose waker is the interrupted task.
+    With `interrupts`, wake-ups from interrupts are included; their waker is the interrupted task.
+    The index is ``waker_comm``, ``comm``; the largest sum comes first.
 
-    Returns
-    -------
-    DataFrame
-        Index ``waker_comm``, ``comm``; the largest sum first.
-
-        - ``count`` (int64): number of waits
-        - ``sum``, ``max`` (int64, ns): wait
-        - ``mean``, ``median``, ``p99`` (float64, ns): wait
+    - ``count`` (int64): number of waits
+    - ``sum``, ``max`` (int64, ns): wait
+    - ``mean``, ``median``, ``p99`` (float64, ns): wait
 
     Examples
     --------
@@ -186,22 +151,14 @@ def waits_by_pair(trace: Trace, *, interrupts: bool = False) -> pd.DataFrame:
 def preemptions(trace: Trace) -> pd.DataFrame:
     """Return every preemption: a runnable task is switched out (``R+``) until it runs again.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch.
+    The trace needs sched_switch. One row for each preemption, in order of its end.
 
-    Returns
-    -------
-    DataFrame
-        One row for each preemption, in order of its end.
-
-        - ``pid`` (int64): the preempted task
-        - ``comm`` (category): its name
-        - ``start_ns``, ``end_ns``, ``wait_ns`` (int64, ns): switch out, switch in, difference
-        - ``cpu`` (int32): CPU on which it was switched in again
-        - ``by_pid`` (int32), ``by_comm`` (category): the task that took the CPU
-        - ``ran_ns`` (Int64, ns): time on the CPU before; NA if it began before the trace
+    - ``pid`` (int64): the preempted task
+    - ``comm`` (category): its name
+    - ``start_ns``, ``end_ns``, ``wait_ns`` (int64, ns): switch out, switch in, difference
+    - ``cpu`` (int32): CPU on which it was switched in again
+    - ``by_pid`` (int32), ``by_comm`` (category): the task that took the CPU
+    - ``ran_ns`` (Int64, ns): time on the CPU before; NA if it began before the trace
     """
     states = intervals(trace)
     switch = trace.frame("sched_switch")
@@ -223,21 +180,13 @@ def preemptions(trace: Trace) -> pd.DataFrame:
 def migrations(trace: Trace) -> pd.DataFrame:
     """Return every migration of a task to another CPU.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_migrate_task.
+    The trace needs sched_migrate_task. One row for each migration, in order of time.
 
-    Returns
-    -------
-    DataFrame
-        One row for each migration, in order of time.
-
-        - ``timestamp_ns`` (int64, ns): time
-        - ``pid`` (int32): the task
-        - ``comm`` (category): its name
-        - ``from_cpu``, ``to_cpu`` (int32): the CPUs
-        - ``interval_ns`` (Int64, ns): time since its previous migration; NA for its first
+    - ``timestamp_ns`` (int64, ns): time
+    - ``pid`` (int32): the task
+    - ``comm`` (category): its name
+    - ``from_cpu``, ``to_cpu`` (int32): the CPUs
+    - ``interval_ns`` (Int64, ns): time since its previous migration; NA for its first
     """
     trace.require("migrations", "sched_migrate_task")
     moved = trace.frame("sched_migrate_task")
@@ -277,17 +226,8 @@ def migration_causes(trace: Trace) -> pd.DataFrame:
     - newly idle balance: everywhere else, which is a CPU about to become idle
       (``newidle_balance`` in kernel/sched/fair.c, since 6.10 ``sched_balance_newidle``)
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_migrate_task, sched_waking and sched_wakeup.
-
-    Returns
-    -------
-    DataFrame
-        The columns of `iolab.measure.migrations`, and
-
-        - ``cause`` (category): one of `CAUSES`
+    The trace needs sched_migrate_task, sched_waking and sched_wakeup. The columns are those of
+    `iolab.measure.migrations`, and ``cause`` (category), one of `CAUSES`.
 
     Examples
     --------

@@ -19,28 +19,20 @@ Rows = NDArray[np.int64]
 def work_items(trace: Trace) -> pd.DataFrame:
     """Return every execution of a work item with its queueing.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs workqueue_queue_work, workqueue_execute_start and workqueue_execute_end
-        (include/trace/events/workqueue.h).
+    The trace needs workqueue_queue_work, workqueue_execute_start and workqueue_execute_end
+    (include/trace/events/workqueue.h). One row for each execution, in order of its start; then the
+    items that were queued but not started.
 
-    Returns
-    -------
-    DataFrame
-        One row for each execution, in order of its start; then the items that were queued but
-        not started.
-
-        - ``work``, ``function`` (uint64): addresses of the item and of its function
-        - ``function_name`` (category): `Trace.symbol` of the function
-        - ``workqueue`` (category, or uint64): the workqueue's name; its address on kernels whose
-          workqueue_queue_work records no name
-        - ``queued_ns``, ``started_ns``, ``ended_ns`` (Int64, ns): NA if not in the trace
-        - ``wait_ns``, ``run_ns`` (Int64, ns): queued to started, started to ended
-        - ``queued_by``, ``worker`` (int64): pids; -1 if not in the trace
-        - ``cpu`` (int64): CPU of the execution; -1 if not in the trace
-        - ``queue_row``, ``start_row`` (int64): rows of workqueue_queue_work and
-          workqueue_execute_start; -1 for none
+    - ``work``, ``function`` (uint64): addresses of the item and of its function
+    - ``function_name`` (category): `Trace.symbol` of the function
+    - ``workqueue`` (category, or uint64): the workqueue's name; its address on kernels whose
+      workqueue_queue_work records no name
+    - ``queued_ns``, ``started_ns``, ``ended_ns`` (Int64, ns): NA if not in the trace
+    - ``wait_ns``, ``run_ns`` (Int64, ns): queued to started, started to ended
+    - ``queued_by``, ``worker`` (int64): pids; -1 if not in the trace
+    - ``cpu`` (int64): CPU of the execution; -1 if not in the trace
+    - ``queue_row``, ``start_row`` (int64): rows of workqueue_queue_work and
+      workqueue_execute_start; -1 for none
     """
     names = ("workqueue_queue_work", "workqueue_execute_start", "workqueue_execute_end")
     trace.require("work_items", *names)
@@ -109,20 +101,13 @@ def flushes(trace: Trace) -> pd.DataFrame:
     A period lasts from writeback_start to the same task's next writeback_written (``wb_writeback``
     in fs/fs-writeback.c). A period that is cut by an edge of the trace begins or ends there.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch, writeback_start and writeback_written.
+    The trace needs sched_switch, writeback_start and writeback_written. One row for each period, in
+    order of its start.
 
-    Returns
-    -------
-    DataFrame
-        One row for each period, in order of its start.
-
-        - ``pid`` (int64): the task
-        - ``start_ns``, ``end_ns`` (int64, ns): the period
-        - ``run_ns`` (int64, ns): time that the task was on a CPU, without stays that the edges
-          of the trace cut
+    - ``pid`` (int64): the task
+    - ``start_ns``, ``end_ns`` (int64, ns): the period
+    - ``run_ns`` (int64, ns): time that the task was on a CPU, without stays that the edges
+      of the trace cut
     """
     trace.require("flushes", "sched_switch", "writeback_start", "writeback_written")
     start, written = trace.frame("writeback_start"), trace.frame("writeback_written")
@@ -160,11 +145,8 @@ def flushes(trace: Trace) -> pd.DataFrame:
 def max_overlap(periods: pd.DataFrame) -> int:
     """Return the largest number of periods that overlap at one time; 0 without any.
 
-    Parameters
-    ----------
-    periods : DataFrame
-        Columns ``start_ns`` and ``end_ns``; a period that ends when another begins does not
-        overlap it.
+    The columns are ``start_ns`` and ``end_ns``. A period that ends when another begins does not
+    overlap it.
 
     Examples
     --------
