@@ -87,25 +87,13 @@ class Comparison:
         return {c: observed.profile(c) for c in self.cells["cell"] if c in there}
 
     def calls(self, cell: str) -> pd.DataFrame:
-        """Return the recorded calls of an observed cell.
+        """Return the recorded calls of an observed cell (column ``cell``).
 
-        Parameters
-        ----------
-        cell : str
-            The cell (column ``cell``).
-
-        Returns
-        -------
-        DataFrame
-            A row for each call: ``at_ns`` (virtual time), ``task``, ``pid``, ``cpu``, ``function``,
-            its first three arguments, ``arg0`` to ``arg2``, and ``other`` with ``other_pid``: the
-            first task among the arguments that is not running ("" and -1 without one). With stacks
-            also ``interrupt``: whether it was called in an interrupt.
-
-        Raises
-        ------
-        IolabError
-            If no calls of the cell were recorded.
+        A row for each call: ``at_ns`` (virtual time), ``task``, ``pid``, ``cpu``, ``function``, its
+        first three arguments, ``arg0`` to ``arg2``, and ``other`` with ``other_pid``: the first
+        task among the arguments that is not running ("" and -1 without one). With stacks also
+        ``interrupt``: whether it was called in an interrupt. Raises IolabError if no calls of the
+        cell were recorded.
         """
         if self.root is None:
             raise UserError("no cell was observed: compare with observe=True")
@@ -114,45 +102,22 @@ class Comparison:
     def switches(self, cell: str) -> pd.DataFrame:
         """Return every task switch of an observed cell, with its waker.
 
-        Parameters
-        ----------
-        cell : str
-            The cell (column ``cell``), with recorded calls of `iolab.measure.SWITCH_CALLS`.
-
-        Returns
-        -------
-        DataFrame
-            As `guestprof.switches`; `iolab.measure.switch_chain` counts it.
-
-        Raises
-        ------
-        IolabError
-            If these calls were not recorded.
+        As `guestprof.switches`; `iolab.measure.switch_chain` counts it. Raises IolabError unless
+        the cell's calls of `iolab.measure.SWITCH_CALLS` were recorded.
         """
         return switches(self.calls(cell))
 
     def subsystems(self) -> pd.DataFrame:
         """Return what an I/O costs in each condition, in instructions by subsystem.
 
-        Returns
-        -------
-        DataFrame
-            As `iolab.stats.profiles.subsystem_table`.
-
-        Raises
-        ------
-        UserError
-            If no cell was observed.
+        As `iolab.stats.profiles.subsystem_table`. Raises UserError if no cell was observed.
         """
         return subsystem_table(self.data, self.profiles)
 
     def flame(self) -> Flame:
         """Return the flame graph of the first observed treated cell against its control.
 
-        Raises
-        ------
-        UserError
-            If no pair was observed.
+        Raises UserError if no pair was observed.
         """
         from guestprof.flames import differential_flame  # noqa: PLC0415 - as in figure()
 
@@ -167,15 +132,8 @@ class Comparison:
     def differences(self, **options: Any) -> pd.DataFrame:
         """Return what each function costs more in the treated cell than in its control.
 
-        Parameters
-        ----------
-        **options
-            Options of `iolab.stats.profiles.profile_differences`, which has the columns.
-
-        Raises
-        ------
-        UserError
-            If no pair was observed.
+        Options and columns are those of `iolab.stats.profiles.profile_differences`. Raises
+        UserError if no pair was observed.
         """
         return profile_differences(self.data, self.profiles, **options)
 
@@ -212,11 +170,9 @@ class Comparison:
     def levels(self, value: str | None = None) -> pd.DataFrame:
         """Return the mean of a value in each condition, the control first.
 
-        Parameters
-        ----------
-        value : str, optional
-            A column of the cells or a measure of the pathology, as for `iolab.report.level_table`,
-            which makes the table; by default the context switches per I/O, of a program per second.
+        The value is a column of the cells or a measure of the pathology, as for
+        `iolab.report.level_table`, which makes the table; by default the context switches per I/O,
+        of a program per second.
         """
         usual = "switches_per_io" if self.value == "iops" else "switches_per_s"
         return report.level_table(self.data, value or usual)
@@ -235,30 +191,16 @@ class Comparison:
     def block(self, name: str | None = None) -> BlockView:
         """Return one block for display: its cells in the order measured, and their origin.
 
-        Parameters
-        ----------
-        name : str, optional
-            The block (column ``block``); by default the first.
-
-        Raises
-        ------
-        UserError
-            If the block is unknown.
+        `name` is one of the column ``block``; by default it is the first. Raises UserError for an
+        unknown one.
         """
         return block_view(self.cells, name, self.root)
 
     def why(self, **options: Any) -> Attribution:
         """Find the switch of the kernel that causes the difference.
 
-        Parameters
-        ----------
-        **options
-            Options of `iolab.why`, which answers, for the comparison's pathology and kernel.
-
-        Raises
-        ------
-        UserError
-            If there is more than one kernel and none is named.
+        `iolab.why` answers, with the same options, for the comparison's pathology and kernel.
+        Raises UserError if there is more than one kernel and none is named.
         """
         from iolab.experiment.claims import why  # noqa: PLC0415 - it measures, and this does not
 
@@ -268,13 +210,7 @@ class Comparison:
         return why(self.pathology, **{"kernel": kernels[0], **options})
 
     def figure(self, value: str | None = None) -> Figure:
-        """Return a figure of a value by treatment: its ratio to the control, or its mean.
-
-        Parameters
-        ----------
-        value : str, optional
-            Column whose mean is drawn; by default the ratio of `Comparison.value`.
-        """
+        """Return a figure by treatment: the mean of a column, by default the ratio of `value`."""
         from iolab import figures  # noqa: PLC0415 - seconds that numbers do not need
 
         contrast, name = ("ratio", self.value) if value is None else ("mean", value)
@@ -293,22 +229,10 @@ class Comparison:
     def traces(self, kernel: str | None = None, **levels: Any) -> dict[str, Trace]:
         """Return the traces of one recorded condition beside its control's, which is the first.
 
-        Parameters
-        ----------
-        kernel : str, optional
-            By default the first kernel that has traces.
-        **levels
-            Levels of factors but the treatment; by default of the condition with most traces.
-
-        Returns
-        -------
-        dict of str to Trace
-            By names such as "cpu.weight 1000, kernel 6.1, iodepth 64", with what varies.
-
-        Raises
-        ------
-        UserError
-            If there is no such trace, or its file is damaged.
+        By default of the first kernel that has traces, and of its condition with most traces;
+        `levels` are those of factors but the treatment. The names are such as "cpu.weight 1000,
+        kernel 6.1, iodepth 64", with what varies. Raises UserError if there is no such trace, or
+        its file is damaged.
         """
         recorded = self._recorded(kernel, levels)
         return {name: trace_of(self.data, cell) for name, cell in recorded.items()}
@@ -348,17 +272,9 @@ class Comparison:
     ) -> Timeline:
         """Return the timeline of a recorded condition: its control and its first treated level.
 
-        Parameters
-        ----------
-        kernel, **levels : optional
-            The condition, as for `Comparison.traces`.
-        lanes, window : optional
-            As for `iolab.timeline`, which returns the same.
-
-        Raises
-        ------
-        UserError
-            If nothing was recorded, there is no trace of the condition, or one is damaged.
+        The condition is chosen as in `Comparison.traces`; `lanes` and `window` are those of
+        `iolab.timeline`, which returns the same. Raises UserError if nothing was recorded, there is
+        no trace of the condition, or one is damaged.
         """
         from iolab.figures.interactive import timeline  # noqa: PLC0415 - as in figure()
 

@@ -27,12 +27,9 @@ from tracedat import Trace, TraceError
 def kernels() -> pd.DataFrame:
     """Return the kernels that can be booted here.
 
-    Returns
-    -------
-    DataFrame
-        A row for each kernel: ``kernel`` (its name), ``state`` (cached, fetchable or unreachable),
-        ``release``, ``source``, ``scheduler`` (reported when it was booted) and ``reason`` (why it
-        is not available).
+    A row for each kernel: ``kernel`` (its name), ``state`` (cached, fetchable or unreachable),
+    ``release``, ``source``, ``scheduler`` (reported when it was booted) and ``reason`` (why it is
+    not available).
     """
     rows = [
         {
@@ -51,11 +48,8 @@ def kernels() -> pd.DataFrame:
 def pathologies() -> pd.DataFrame:
     """Return the known pathologies.
 
-    Returns
-    -------
-    DataFrame
-        A row for each: ``pathology`` (its name), ``title``, ``treatment``, ``factors`` and
-        ``profiles`` (names separated by commas).
+    A row for each: ``pathology`` (its name), ``title``, ``treatment``, ``factors`` and ``profiles``
+    (names separated by commas).
     """
     rows = [
         {
@@ -76,23 +70,11 @@ _Files = Path | str | Sequence[Path | str]
 def load(results: _Files | Mapping[str, _Files]) -> Dataset:
     """Read a folder of results, the reference data of a pathology by its name, or fio's own JSON.
 
-    Parameters
-    ----------
-    results : Path, str, sequence of them, or mapping of str to these
-        A folder that a sweep wrote, or a name such as ``"dio_kworker"``; or fio's own report
-        (``--output-format=json`` or ``json+``): one file, several files of one kernel, which are
-        its replicates, or a mapping of kernels to their files. See
-        `iolab.store.fio_report.load_reports`.
-
-    Returns
-    -------
-    Dataset
-        Its ``cells`` are a row for each cell.
-
-    Raises
-    ------
-    UserError
-        If the folder or name is unknown, the folder is damaged, or a file is not a fio report.
+    The results are a folder that a sweep wrote, or a name such as ``"dio_kworker"``; or fio's own
+    report (``--output-format=json`` or ``json+``): one file, several files of one kernel, which are
+    its replicates, or a mapping of kernels to their files (`iolab.store.fio_report.load_reports`).
+    ``cells`` of the dataset are a row for each cell. Raises UserError if the folder or name is
+    unknown, the folder is damaged, or a file is not a fio report.
 
     Examples
     --------
@@ -130,10 +112,7 @@ def read_trace(path: Path | str) -> Trace:
     It warns of lost events (`Trace.losses`), and of lines of a text that are not events
     (``Trace.info.options["unread"]``).
 
-    Raises
-    ------
-    UserError
-        If the file cannot be read or is not a complete trace.
+    Raises UserError if the file cannot be read or is not a complete trace.
     """
     try:
         found = tracedat.read(path)
@@ -149,17 +128,9 @@ def read_trace(path: Path | str) -> Trace:
 def profile(cell: str, root: Path | str | None = None) -> Profile:
     """Return the profile of a cell: its instructions and calls by task, function and caller.
 
-    Parameters
-    ----------
-    cell : str
-        The cell's name (column ``cell`` of the tables).
-    root : Path or str, optional
-        Folder of the results; by default `iolab.paths.runs_dir`.
-
-    Raises
-    ------
-    IolabError
-        If the cell was not observed (``observe=True``, ``--observe``).
+    The cell is named as in the column ``cell`` of the tables; `root` is the folder of the results,
+    by default `iolab.paths.runs_dir`. Raises IolabError if the cell was not observed
+    (``observe=True``, ``--observe``).
 
     Examples
     --------

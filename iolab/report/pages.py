@@ -57,21 +57,9 @@ def recorded_cells(
 ) -> pd.DataFrame:
     """Return the recorded cells of one condition, its control first, then each level once.
 
-    If several conditions fit, it is the one with most traces, counting its control's.
-
-    Parameters
-    ----------
-    data : Dataset
-        Measured data.
-    kernel : str, optional
-        The kernel; by default the first that has traces.
-    levels : mapping of str to level, optional
-        Levels of factors, the treatment aside.
-
-    Returns
-    -------
-    DataFrame
-        Rows of ``data.cells``; none where nothing was recorded.
+    The kernel is by default the first that has traces; `levels` are those of factors but the
+    treatment. If several conditions fit, it is the one with most traces, counting its control's.
+    Returns rows of ``data.cells``; none where nothing was recorded.
     """
     cells = data.cells
     pathology = pathology_of(cells)
@@ -114,18 +102,10 @@ def trace_of(data: Dataset, cell: str) -> Trace:
 def recorded_traces(
     data: Dataset, kernel: str | None = None, levels: Mapping[str, Any] | None = None
 ) -> dict[str, Trace]:
-    """Return the traces of one recorded condition beside its control.
+    """Return the traces of one recorded condition, chosen as by `recorded_cells`.
 
-    Parameters
-    ----------
-    data, kernel, levels
-        As for `recorded_cells`.
-
-    Returns
-    -------
-    dict of str to Trace
-        One for the control, then one for each level of the treatment, by their names; empty where
-        nothing was recorded.
+    One for the control, then one for each level of the treatment, by their names; empty where
+    nothing was recorded.
     """
     pathology = pathology_of(data.cells)
     return {

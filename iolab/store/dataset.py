@@ -123,10 +123,7 @@ def of_kernels(data: Dataset, kernels: Collection[str]) -> Dataset:
 def load(folder: Path | str) -> Dataset:
     """Read the tables of a folder of results, such as ``REFERENCE / "dio_kworker"``.
 
-    Raises
-    ------
-    UserError
-        If a file is missing, unreadable, or not a table of iolab's.
+    Raises UserError if a file is missing, unreadable, or not a table of iolab's.
     """
     root = Path(folder)
     names = ("cells.parquet", "latency.parquet", "unavailable.json", "mechanism.parquet")
