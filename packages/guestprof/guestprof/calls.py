@@ -30,24 +30,8 @@ def write_calls(
     a counter with its number of calls in each millisecond. Switches become kernel events, from
     which Perfetto draws CPUs, the states of tasks, and who woke whom. Times are the guest's.
 
-    Parameters
-    ----------
-    path : Path or str
-        The file.
-    events : DataFrame
-        The calls, as `iolab.store.profiles.ProfileStore.events` returns them.
-    switches : DataFrame, optional
-        The switches of tasks, as `guestprof.switches` returns them.
-
-    Returns
-    -------
-    int
-        Number of calls.
-
-    Raises
-    ------
-    UserError
-        If there is no call.
+    `events` are as `iolab.store.profiles.ProfileStore.events` returns them, `switches` as
+    `guestprof.switches` does. Returns the number of calls. Raises UserError if there is none.
     """
     if events.empty:
         raise UserError("no call was recorded in this cell: Perfetto has nothing to show")

@@ -132,25 +132,14 @@ draw();
 class Flame:
     """A flame graph, which a notebook displays and `save` writes as a page.
 
-    Parameters
-    ----------
-    html : str
-        The whole HTML document.
-    title : str
-        What it shows.
+    ``html`` is the whole document, which needs no other file.
     """
 
     html: str
     title: str
 
     def save(self, path: Path | str) -> None:
-        """Write the page.
-
-        Parameters
-        ----------
-        path : Path or str
-            The file.
-        """
+        """Write the page into a file."""
         write_output(Path(path), self.html)
 
     def _repr_html_(self) -> str:
@@ -239,18 +228,6 @@ def flame(profile: Profile, title: str = "instructions by task and stack") -> Fl
     A bar's width is the number of instructions of a function with all that it called; a click
     zooms, the search marks functions and sums them. Bars narrower than 1/5000 are left out, and
     their width stays with their caller.
-
-    Parameters
-    ----------
-    profile : Profile
-        The profile.
-    title : str, optional
-        What it shows.
-
-    Returns
-    -------
-    Flame
-        A page that needs no other file, which a notebook shows.
     """
     tree = _tree(profile, 1)
     drawn = _drawn("all", tree, {}, _LEAST_SHARE * _whole(tree))
@@ -263,24 +240,8 @@ def differential_flame(
     """Return a flame graph of one profile, coloured by its difference to another one.
 
     Widths are instructions per I/O of the treated one, without the agent and the idle task; red
-    cost more than in the control, blue less. Functions are matched by their stacks.
-
-    Parameters
-    ----------
-    treated, control : Profile
-        The profiles, also of two kernels.
-    title : str, optional
-        What it shows.
-
-    Returns
-    -------
-    Flame
-        As `flame`.
-
-    Raises
-    ------
-    UserError
-        If no I/O was done.
+    cost more than in the control, blue less. Functions are matched by their stacks, also those of
+    two kernels. Raises UserError if no I/O was done.
     """
     first, second = (_tree(p.working(), p.ios) for p in (treated, control))
     drawn = _drawn("all", first, second, _LEAST_SHARE * _whole(first))

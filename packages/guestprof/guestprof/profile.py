@@ -101,12 +101,9 @@ class Profile:
     def functions(self) -> pd.DataFrame:
         """Return instructions and calls by task, function and caller.
 
-        Returns
-        -------
-        DataFrame
-            ``task``, ``pid``, ``function``, ``module``, ``caller`` ("" of a task's first function,
-            and of all in a flat profile), ``instructions`` (the function's own) and ``calls`` (from
-            this caller), by falling instructions. Their sum is what the guest's clock counted.
+        The columns are ``task``, ``pid``, ``function``, ``module``, ``caller`` ("" of a task's
+        first function, and of all in a flat profile), ``instructions`` (the function's own) and
+        ``calls`` (from this caller), by falling instructions, whose sum the guest's clock counted.
         """
         frame = self.nodes.assign(caller=self._callers())
         by = ["task", "pid", "function", "module", "caller"]
@@ -114,13 +111,10 @@ class Profile:
         return whole.reset_index().sort_values("instructions", ascending=False, ignore_index=True)
 
     def stacks(self) -> pd.DataFrame:
-        """Return the stacks.
+        """Return the stacks, without empty ones.
 
-        Returns
-        -------
-        DataFrame
-            ``task``, ``pid``, ``cpu``, ``stack`` (tuple of functions, the outermost first),
-            ``instructions`` of the innermost one, ``calls`` of it; without empty ones.
+        The columns are ``task``, ``pid``, ``cpu``, ``stack`` (tuple of functions, the outermost
+        first), and ``instructions`` and ``calls`` of the innermost one.
         """
         parents = self.nodes["parent"].to_numpy()
         names = self.nodes["function"].to_numpy()
@@ -136,17 +130,9 @@ class Profile:
         """Return instructions by task and subsystem.
 
         An instruction belongs to the subsystem of the innermost function on its stack that begins
-        a subsystem (`SUBSYSTEMS`); without one it belongs to "other".
-
-        Returns
-        -------
-        DataFrame
-            ``task``, ``pid``, ``subsystem``, ``instructions``; the most instructions come first.
-
-        Raises
-        ------
-        UserError
-            If the profile is flat.
+        a subsystem (`SUBSYSTEMS`); without one it belongs to "other". The columns are ``task``,
+        ``pid``, ``subsystem``, ``instructions``; the most instructions come first. Raises UserError
+        if the profile is flat.
         """
         self._need_stacks("subsystems")
         frame = self.nodes.assign(subsystem=self._subsystems())
@@ -156,17 +142,9 @@ class Profile:
     def inclusive(self) -> pd.DataFrame:
         """Return instructions of each function with all that it called, by task.
 
-        A function that is on a stack twice counts once.
-
-        Returns
-        -------
-        DataFrame
-            ``task``, ``pid``, ``function``, ``instructions``, ``calls``, by falling instructions.
-
-        Raises
-        ------
-        UserError
-            If the profile is flat.
+        A function that is on a stack twice counts once. The columns are ``task``, ``pid``,
+        ``function``, ``instructions``, ``calls``, by falling instructions. Raises UserError if the
+        profile is flat.
         """
         self._need_stacks("inclusive costs")
         return _inclusive(self.nodes)
@@ -203,10 +181,7 @@ class Profile:
     def ios(self) -> int:
         """I/Os that the device completed between the two samples.
 
-        Raises
-        ------
-        UserError
-            If none were, or the work has no device.
+        Raises UserError if none were, or the work has no device.
         """
         if not self.totals.get("ios"):
             raise UserError(

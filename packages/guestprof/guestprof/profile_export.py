@@ -43,21 +43,10 @@ def _sums(profile: Profile) -> dict[str, int]:
 def write_collapsed(path: Path | str, profile: Profile, control: Profile | None = None) -> None:
     """Write a profile as collapsed stacks, or its difference to another one.
 
-    Parameters
-    ----------
-    path : Path or str
-        The file.
-    profile : Profile
-        The profile.
-    control : Profile, optional
-        Another one. The lines are then those of difffolded.pl, which flamegraph.pl draws as a
-        differential flame graph: the control's instructions, scaled to the profile's I/Os, then the
-        profile's. The agent and the idle task are left out.
-
-    Raises
-    ------
-    UserError
-        If two profiles are given and no I/O was done in one.
+    With a control, the lines are those of difffolded.pl, which flamegraph.pl draws as a
+    differential flame graph: the control's instructions, scaled to the profile's I/Os, then the
+    profile's. The agent and the idle task are left out. Raises UserError if no I/O was done in one
+    of the two.
     """
     lines = (
         _collapsed_stacks(profile) if control is None else _collapsed_difference(profile, control)
@@ -88,12 +77,7 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
 def write_pprof(path: Path | str, profile: Profile) -> None:
     """Write a profile for pprof: instructions and calls, the task as outermost function.
 
-    Parameters
-    ----------
-    path : Path or str
-        The file; it is compressed, as pprof expects it.
-    profile : Profile
-        The profile.
+    The file is compressed, as pprof expects it.
     """
     strings: dict[str, int] = {"": 0}
 

@@ -28,18 +28,18 @@ _COLUMNS = ("parent", "task", "pid", "cpu", "function", "module", "instructions"
 
 def write_profile(path: Path, profile: Profile) -> None:
     """Write a profile, whole or not at all."""
-    table = pa.Table.from_pandas(profile.nodes[list(_COLUMNS)], preserve_index=False)
     described = {"format": _FORMAT, "totals": dict(profile.totals)}
-    table = table.replace_schema_metadata({_KEY: json.dumps(described, sort_keys=True).encode()})
-    stream = io.BytesIO()
-    pq.write_table(table, stream, compression="zstd")
-    atomic_write(path, stream.getvalue())
+    _write(path, profile.nodes[list(_COLUMNS)], _KEY, described)
 
 
 def write_events(path: Path, events: pd.DataFrame, functions: Iterable[str]) -> None:
     """Write recorded calls, whole or not at all; `functions` were recorded, called or not."""
-    table = pa.Table.from_pandas(events, preserve_index=False)
-    table = table.replace_schema_metadata({EVENTS_KEY: json.dumps(sorted(functions)).encode()})
+    _write(path, events, EVENTS_KEY, sorted(functions))
+
+
+def _write(path: Path, frame: pd.DataFrame, key: bytes, described: object) -> None:
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({key: json.dumps(described, sort_keys=True).encode()})
     stream = io.BytesIO()
     pq.write_table(table, stream, compression="zstd")
     atomic_write(path, stream.getvalue())

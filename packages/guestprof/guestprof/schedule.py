@@ -26,29 +26,19 @@ _LOW_BYTE: Final = 0xFF
 def switches(calls: pd.DataFrame) -> pd.DataFrame:
     """Return every switch of tasks of an observed cell.
 
-    Parameters
-    ----------
-    calls : DataFrame
-        Recorded calls of the functions in `SWITCH_CALLS`, as `Comparison.calls` returns them.
+    `calls` are recorded calls of the functions in `SWITCH_CALLS`, as `Comparison.calls` returns
+    them. One row for each switch, in order of time.
 
-    Returns
-    -------
-    DataFrame
-        One row for each switch, in order of time.
+    - ``at_ns`` (int64): virtual time
+    - ``cpu``: CPU
+    - ``prev``, ``prev_pid``, ``next``, ``next_pid``: the task that stops, and the one that runs
+      from then on
+    - ``preempted`` (bool): whether the one that stops was preempted, not asleep
+    - ``waker``, ``waker_pid``: the task that woke the next one, "[interrupt]" and 0 if an
+      interrupt did; "" and -1 if it was runnable all the time, or first seen here
+    - ``wait_ns`` (float64, ns): from that wake-up to the switch; NaN without one
 
-        - ``at_ns`` (int64): virtual time
-        - ``cpu``: CPU
-        - ``prev``, ``prev_pid``, ``next``, ``next_pid``: the task that stops, and the one that runs
-          from then on
-        - ``preempted`` (bool): whether the one that stops was preempted, not asleep
-        - ``waker``, ``waker_pid``: the task that woke the next one, "[interrupt]" and 0 if an
-          interrupt did; "" and -1 if it was runnable all the time, or first seen here
-        - ``wait_ns`` (float64, ns): from that wake-up to the switch; NaN without one
-
-    Raises
-    ------
-    UserError
-        If calls of a function were not recorded, or without stacks (``flat``).
+    Raises UserError if calls of a function were not recorded, or without stacks (``flat``).
     """
     if missing := _missing(calls):
         raise UserError(
@@ -61,12 +51,7 @@ def switches(calls: pd.DataFrame) -> pd.DataFrame:
         )
     frame = calls.sort_values("at_ns", kind="stable")
     found = frame[frame["function"] == _SWITCH].rename(
-        columns={
-            "task": "prev",
-            "pid": "prev_pid",
-            "other": "next",
-            "other_pid": "next_pid",
-        }
+        columns={"task": "prev", "pid": "prev_pid", "other": "next", "other_pid": "next_pid"}
     )
     found = found[["at_ns", "cpu", "prev", "prev_pid", "next", "next_pid"]]
     entered = frame.loc[frame["function"] == _ENTER, ["at_ns", "cpu", "arg0"]]
@@ -107,21 +92,12 @@ def _with_wakers(found: pd.DataFrame, wakes: pd.DataFrame) -> pd.DataFrame:
 
 
 def switch_chain(found: pd.DataFrame, ios: int | None = None) -> pd.DataFrame:
-    """Count who wakes and who preempts whom.
+    """Count who wakes and who preempts whom in what `switches` found, by falling count.
 
-    Parameters
-    ----------
-    found : DataFrame
-        As `switches` returns it.
-    ios : int, optional
-        I/Os that the device completed meanwhile (`Profile.ios`).
-
-    Returns
-    -------
-    DataFrame
-        ``task``, ``does`` ("wakes", "preempts", "follows", which is to run when the other one went
-        to sleep), ``other``, ``count``, ``per_io`` (only with `ios`), and ``wait_ns``, the mean
-        time from a wake-up until the woken task ran; by falling count.
+    The columns are ``task``, ``does`` ("wakes", "preempts", "follows", which is to run when the
+    other one went to sleep), ``other``, ``count``, ``per_io`` (only with `ios`, the I/Os that the
+    device completed meanwhile: `Profile.ios`), and ``wait_ns``, the mean time from a wake-up until
+    the woken task ran.
     """
     woken = found[found["waker_pid"] != NO_PID]
     preempts = found["preempted"]
