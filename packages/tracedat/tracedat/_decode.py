@@ -173,19 +173,8 @@ def _all_chunks(file: TraceFile, source: Source, room: Room) -> list[Chunk]:
 def check_size(path: Path, most: int) -> None:
     """Check what a trace.dat claims to hold, without decompressing its pages.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    most : int
-        The most bytes of its pages, decompressed.
-
-    Raises
-    ------
-    TooLargeError
-        If it claims more than `most`, or more than a trace has: a `TraceError`.
-    TraceError
-        As `read`.
+    Raises TooLargeError if its pages, decompressed, claim more than `most` bytes, or more than a
+    trace has; else `TraceError` as `read` does.
     """
     with TraceFile(path) as file:
         left, room = most, Room(path)

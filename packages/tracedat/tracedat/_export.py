@@ -33,13 +33,8 @@ _SEQUENCE = 1
 _IO_TRACK, _WORK_TRACK = 1 << 32, 2 << 32
 
 _SWITCH = (
-    "prev_comm",
-    "prev_pid",
-    "prev_prio",
-    "prev_state",
-    "next_comm",
-    "next_pid",
-    "next_prio",
+    *("prev_comm", "prev_pid", "prev_prio", "prev_state"),
+    *("next_comm", "next_pid", "next_prio"),
 )
 _WAKE = ("comm", "pid", "prio", "target_cpu")
 _FIELDS = {
@@ -62,26 +57,9 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
     keep the kernel's types. Each file's schema metadata describes the trace under ``tracedat``
     (JSON): file name, clock, buffers, versions of trace-cmd and of the kernel.
 
-    Parameters
-    ----------
-    trace : Trace
-        The trace.
-    folder : Path
-        A new or empty folder; it appears when all files are complete.
-
-    Returns
-    -------
-    list of Path
-        The files.
-
-    Raises
-    ------
-    RequestError
-        If it is not a new or empty folder.
-    TraceError
-        If an event's name is not a valid file name.
-    OSError
-        If it cannot be written; there is then no folder.
+    The folder is new or empty, and appears when all files are complete: they are returned. Raises
+    RequestError for another folder, TraceError if an event's name is not a valid file name, OSError
+    if the folder cannot be written; there is then none.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RequestError(folder, "is not a new or empty folder")
@@ -129,28 +107,13 @@ def write_perfetto(trace: Trace, path: Path | str, *, between: Window | None = N
     work item is a slice with its function's name on the track of its worker. Times are the
     trace's own.
 
-    Parameters
-    ----------
-    trace : Trace
-        Needs sched_switch, a wake-up, block_rq_issue and block_rq_complete, or
-        workqueue_execute_start and workqueue_execute_end.
-    path : Path or str
-        The file.
-    between : (int, int), optional
-        Begin and end in ns of what is exported: the scheduler's events in it, and the I/Os and work
-        items that are partly in it, whole. By default everything.
+    The trace needs sched_switch, a wake-up, block_rq_issue and block_rq_complete, or
+    workqueue_execute_start and workqueue_execute_end. `between` is the begin and end in ns of what
+    is exported: the scheduler's events in it, and the I/Os and work items that are partly in it,
+    whole; by default everything. Returns the number of packets.
 
-    Returns
-    -------
-    int
-        Number of packets.
-
-    Raises
-    ------
-    RequestError
-        If the trace has none of these events, or none in the window, or is the file itself.
-    OSError
-        If the file cannot be written; an old one is then unchanged.
+    Raises RequestError if the trace has none of these events, or none in the window, or is the file
+    itself; OSError if the file cannot be written: an old one is then unchanged.
     """
     place = Path(path).resolve()
     if place.exists() and trace.path.exists() and place.samefile(trace.path):

@@ -204,10 +204,7 @@ class Trace:
     def span(self) -> tuple[int, int]:
         """Time of the first and of the last event that was read, in nanoseconds.
 
-        Raises
-        ------
-        TraceError
-            If no event was read.
+        Raises TraceError if no event was read.
         """
         times = [c.arrays["timestamp_ns"] for c in self._columns.values() if c.rows]
         if not times:
@@ -247,29 +244,18 @@ class Trace:
         return words
 
     def frame(self, event: str) -> pd.DataFrame:
-        """Return the events of one type.
+        """Return the events of one type, ``sched_switch`` or ``sched:sched_switch``.
 
-        Parameters
-        ----------
-        event : str
-            ``sched_switch`` or ``sched:sched_switch``.
+        One row for each event, in order of time; read-only, it shares the trace's memory.
 
-        Returns
-        -------
-        DataFrame
-            One row for each event, in order of time; read-only, it shares the trace's memory.
+        - ``timestamp_ns`` (int64, ns): time
+        - ``common_cpu`` (int16): CPU that recorded the event
+        - ``common_buffer`` (category): ring buffer; only if several were read
+        - ``common_pid``, ``common_flags``, …: the record's other common fields
+        - the event's own fields with the kernel's types; a string is a category, a short
+          integer array has a column for each element (``args[0]``)
 
-            - ``timestamp_ns`` (int64, ns): time
-            - ``common_cpu`` (int16): CPU that recorded the event
-            - ``common_buffer`` (category): ring buffer; only if several were read
-            - ``common_pid``, ``common_flags``, …: the record's other common fields
-            - the event's own fields with the kernel's types; a string is a category, a short
-              integer array has a column for each element (``args[0]``)
-
-        Raises
-        ------
-        RequestError
-            If the file lacks the event (with the nearest name) or it was not read.
+        Raises RequestError if the file lacks the event (with the nearest name) or it was not read.
         """
         name = self._key(event)
         if name not in self._frames:
@@ -288,22 +274,9 @@ class Trace:
         return self._frames[name]
 
     def array(self, event: str, column: str) -> NDArray[Any]:
-        """Return one column without a copy.
+        """Return one column of `frame` without a copy: integers, or the codes of categories.
 
-        Parameters
-        ----------
-        event, column : str
-            As in `frame`.
-
-        Returns
-        -------
-        array[events]
-            Integers, or the codes of a categorical column.
-
-        Raises
-        ------
-        RequestError
-            If the event was not read or lacks the column.
+        Raises RequestError if the event was not read or lacks the column.
         """
         columns = self._columns[self._key(event)]
         if column not in columns.arrays:
@@ -312,42 +285,19 @@ class Trace:
         return columns.arrays[column]
 
     def symbol(self, address: int) -> str:
-        """Return the kernel function that holds an address.
+        """Return the kernel function that holds an address, as ``trace-cmd report`` prints it.
 
-        Parameters
-        ----------
-        address : int
-            A code address, such as the ``function`` of workqueue_execute_start.
-
-        Returns
-        -------
-        str
-            The function's name, as ``trace-cmd report`` prints it; the address in hexadecimal if
-            the trace has no name for it.
-
-        Raises
-        ------
-        TraceError
-            If the file's copy of /proc/kallsyms is damaged: `tracedat.read` does not look at it.
+        The address is one of code, such as the ``function`` of workqueue_execute_start; without a
+        name it is returned in hexadecimal. Raises TraceError if the file's copy of /proc/kallsyms
+        is damaged: `tracedat.read` does not look at it.
         """
         return self._symbols.name(address) or f"{address:#x}"
 
     def require(self, analysis: str, *events: str) -> None:
         """Check that the trace was recorded and read with the events that an analysis needs.
 
-        Parameters
-        ----------
-        analysis : str
-            The analysis, for messages.
-        *events : str
-            The events.
-
-        Raises
-        ------
-        MissingEventError
-            If an event is missing.
-        RequestError
-            If several buffers hold the same event, which would count it twice.
+        `analysis` is its name in messages. Raises MissingEventError if an event is missing, and
+        RequestError if several buffers hold the same event, which would count it twice.
         """
         missing = [event for event in events if event not in self._columns]
         if missing:
