@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
@@ -178,7 +178,7 @@ class Index:
     def _track(self, source: Source, room: Room) -> _Track:
         times: list[int] = []
         steps: list[list[Chunk]] = []
-        for step in _steps(chunks_of(self._file, source, room)):
+        for step in groups_of(chunks_of(self._file, source, room), _STEP):
             time = self._time(source, step[0])
             if time is None and steps:
                 steps[-1] += step
@@ -205,14 +205,15 @@ class Index:
         return int(full[0, 0]) if len(full) else None
 
 
-def _steps(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
-    step: list[Chunk] = []
+def groups_of(chunks: Iterable[Chunk], least: int) -> Iterator[list[Chunk]]:
+    """Group chunks in their order; each group but the last has at least `least` plain bytes."""
+    group: list[Chunk] = []
     size = 0
     for chunk in chunks:
-        step.append(chunk)
+        group.append(chunk)
         size += chunk.plain
-        if size >= _STEP:
-            yield step
-            step, size = [], 0
-    if step:
-        yield step
+        if size >= least:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -23,7 +23,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tracedat._chunks import Chunk, Source, read_chunks
+from tracedat._chunks import Chunk, Source, groups_of, read_chunks
 from tracedat._container import Container
 from tracedat._errors import TraceError
 from tracedat._file import TraceFile
@@ -308,17 +308,9 @@ def _allocate(sources: Sequence[Source], sizes: Sequence[int], slots: int) -> Lo
 
 def _spans(chunks: Sequence[Chunk], place: int) -> Iterator[tuple[list[Chunk], int]]:
     """Group chunks for the threads; yield each group with its place in memory."""
-    group: list[Chunk] = []
-    size = 0
-    for chunk in chunks:
-        group.append(chunk)
-        size += chunk.plain
-        if size >= SPAN:
-            yield group, place
-            place += size
-            group, size = [], 0
-    if group:
+    for group in groups_of(chunks, SPAN):
         yield group, place
+        place += sum(chunk.plain for chunk in group)
 
 
 @dataclass(frozen=True)
