@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from guestprof import symbols
 from guestprof.symbols import EVENT, FIRST_SYMBOL, SYMBOL, parse_symbols
 from iolab_base.errors import CannotRunError
+from iolab_base.files import digest_file
 from tests.guestprof.test_btf import _INT, _STRUCT, Types
 
 _NEEDED = (
@@ -114,3 +116,15 @@ def test_a_kernel_without_types_cannot_be_observed() -> None:
         parse_symbols(_kallsyms(), b"")
     with pytest.raises(CannotRunError, match="damaged"):
         parse_symbols(_kallsyms(), b"\x9f\xeb\x01")
+
+
+def test_symbols_whose_file_was_cut_short_are_not_used(tmp_path: Path) -> None:
+    made = parse_symbols(_kallsyms(), _types())
+    np.save(tmp_path / "symbols.npy", made.table, allow_pickle=False)
+    described = {"names": [], "offsets": {}, "table": digest_file(tmp_path / "symbols.npy")}
+    (tmp_path / "symbols.json").write_text(json.dumps(described))
+    assert symbols._stored(tmp_path) is not None
+    (tmp_path / "symbols.npy").write_bytes(b"")
+    assert symbols._stored(tmp_path) is None
+    (tmp_path / "symbols.json").write_text("[]")
+    assert symbols._stored(tmp_path) is None

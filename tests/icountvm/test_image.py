@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from icountvm import image
 from icountvm.image import ensure_image
 from tests.icountvm.conftest import read_cpio
 
@@ -36,6 +37,13 @@ def test_the_image_has_what_the_guest_needs_and_nothing_of_this_machine(tmp_path
             [busybox, "cpio", "-t"], stdin=stream, check=True, capture_output=True, text=True
         ).stdout
     assert listed.split() == list(found)
+
+
+@pytest.mark.parametrize("said", ["", "[]", "{}"])
+def test_a_damaged_description_is_no_image(tmp_path: Path, said: str) -> None:
+    (tmp_path / "image.cpio").write_bytes(b"")
+    (tmp_path / "image.json").write_text(said)
+    assert image._described(tmp_path) is None
 
 
 @pytest.mark.nightly

@@ -187,6 +187,9 @@ def test_a_damaged_kernel_is_not_used(tmp_path: Path) -> None:
     (kernel.modules / "modules.dep").write_text("")
     with pytest.raises(UserError, match="damaged"):
         get_kernel("mine")
+    (kernel.vmlinuz.parent / "kernel.json").write_text("[]")
+    with pytest.raises(UserError, match="damaged"):
+        get_kernel("mine")
 
 
 def test_a_kernel_replaces_one_of_its_name(tmp_path: Path) -> None:
@@ -210,6 +213,9 @@ def test_what_a_kernel_said_is_remembered_until_it_is_replaced(tmp_path: Path) -
         return [kernels._status("mine")]
 
     assert facts() == {"scheduler": "EEVDF"}
+    (kernel.vmlinuz.parent / "facts.json").write_text("[]")
+    assert facts() is None
+    remember_kernel_facts(kernel, {"scheduler": "EEVDF"})
     (tmp_path / "b").mkdir()
     add_kernel("mine", [make_deb(tmp_path / "b", "linux", kernel_files("6.6.6"))])
     assert facts() is None

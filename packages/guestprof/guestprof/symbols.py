@@ -203,11 +203,11 @@ def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, folder: Path) -> tuple[
 def _stored(folder: Path) -> Symbols | None:
     try:
         described: dict[str, Any] = json.loads((folder / "symbols.json").read_text())
-        table = np.load(folder / "symbols.npy", allow_pickle=False)
         if digest_file(folder / "symbols.npy") != described["table"]:
             return None
+        table = np.load(folder / "symbols.npy", allow_pickle=False)
         return Symbols(list(described["names"]), table, dict(described["offsets"]))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

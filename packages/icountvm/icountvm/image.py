@@ -150,7 +150,7 @@ def _described(folder: Path) -> Image | None:
         description = json.loads((folder / "image.json").read_text())
         if path.stat().st_size == description["size"]:
             return Image(path, description["digest"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     return None
 

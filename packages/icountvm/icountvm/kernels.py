@@ -120,7 +120,7 @@ def _kept(name: str, folder: Path) -> Kernel | None:
             identity=recorded["identity"],
             source=recorded["source"],
         )
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -289,7 +289,7 @@ def _facts(kernel: Kernel) -> Mapping[str, Any] | None:
     try:
         recorded = json.loads((kernel.vmlinuz.parent / "facts.json").read_text())
         return recorded["facts"] if recorded["identity"] == kernel.identity else None
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
