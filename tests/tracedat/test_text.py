@@ -131,6 +131,14 @@ def test_what_is_no_trace_is_refused(text: str, words: str, tmp_path: Path) -> N
         tracedat.read(path)
 
 
+def test_a_time_beyond_all_traces_is_no_event(tmp_path: Path) -> None:
+    late = _SCHED.replace("10.000003", "9999999999.000003")
+    (tmp_path / "late.txt").write_text(late)
+    trace = tracedat.read(tmp_path / "late.txt")
+    assert trace.events == {"sched_switch": 2}
+    assert trace.info.options == {"unread": "1"}
+
+
 def test_a_buffer_and_an_event_are_chosen(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text(" a: x-1 [000] 1.000000: e: k=1\n b: y-2 [000] 1.000000: f: k=2\n")

@@ -28,6 +28,7 @@ _LONGEST: Final = 1024
 # What a byte of text takes as values of Python: 18 in a report, 32 if all is short names.
 _TIMES: Final = 40
 _MOST_CPUS: Final = 1 << 15
+_MOST_NS: Final = 1 << 62
 _TABLE: Final = "text"
 
 _PLACE: Final = re.compile(
@@ -143,7 +144,10 @@ class _Lines:
         comm, dash, pid = front[of_buffer.end() if of_buffer else 0 :].rpartition("-")
         name, _, rest = line[place.end() :].strip().partition(":")
         cpu = int(place["cpu"])
-        if not (dash and pid.isdecimal() and len(pid) < 10 and cpu < _MOST_CPUS):
+        time = int(place["s"]) * 10**9 + int(place["part"].ljust(9, "0"))
+        if not (
+            dash and pid.isdecimal() and len(pid) < 10 and cpu < _MOST_CPUS and time < _MOST_NS
+        ):
             return False
         fields = _fields(name, rest.strip()) if _EVENT.fullmatch(name) else None
         if fields is None:
@@ -156,7 +160,7 @@ class _Lines:
             return False
         flags = _CONTEXTS.get((place["flags"] or "")[2:3], 0)
         taken.append((len(self.times), cpu, int(pid), flags, fields))
-        self.times.append(int(place["s"]) * 10**9 + int(place["part"].ljust(9, "0")))
+        self.times.append(time)
         self.unit_ns = max(self.unit_ns, 10 ** (9 - len(place["part"])))
         self.comms[int(pid)] = comm.strip()
         self.cpus = max(self.cpus, cpu + 1)
