@@ -24,7 +24,7 @@ from iolab.shown import counted, text_table
 from iolab.stats.conditions import kernels_of, levels_of, main_value, pathology_of, shared_columns
 from iolab.stats.profiles import profile_differences, subsystem_table
 from iolab.stats.verdicts import verdict_table
-from iolab.store.dataset import Dataset, of_kernels
+from iolab.store.dataset import Dataset, of_kernels, with_measure
 from iolab.store.profiles import ProfileStore
 from iolab_base.errors import UserError
 from iolab_base.names import one_of
@@ -210,7 +210,7 @@ class Comparison:
         return why(self.pathology, **{"kernel": kernels[0], **options})
 
     def figure(self, value: str | None = None) -> Figure:
-        """Return a figure by treatment: the mean of a column, by default the ratio of `value`."""
+        """Draw the mean of a column or measure by treatment, by default the ratio of `value`."""
         from iolab import figures  # noqa: PLC0415 - seconds that numbers do not need
 
         contrast, name = ("ratio", self.value) if value is None else ("mean", value)
@@ -218,7 +218,7 @@ class Comparison:
         # The axis of a treatment is logarithmic.
         placed = all(isinstance(level, int) and level > 0 for level in levels_of(self.cells))
         draw = figures.by_treatment if placed else figures.by_kernel
-        return draw(self.cells, name, label, contrast=contrast)  # type: ignore[arg-type]
+        return draw(with_measure(self.data, name), name, label, contrast=contrast)  # type: ignore[arg-type]
 
     def cpu_split(self) -> Figure:
         """Draw where the core's time goes: the job, kworkers, the rest, idle."""

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import html
 import json
+import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from iolab.shown import CAPTION, NO_MATH, SCRIPTS, rendered, terminal
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from iolab_base.files import write_output
+from iolab_base.names import check_types
 from tracedat import RequestError, Trace, perfetto_bytes
 
 # Default length of the first view.
@@ -122,6 +124,7 @@ def timeline(
     >>> shown.title
     'fio'
     """
+    check_types(timeline, {**locals(), "window": None})
     given = {"": traces} if isinstance(traces, Trace) else dict(traces)
     if not given:
         raise UserError("a timeline needs at least one trace")
@@ -175,19 +178,23 @@ def _view(
         if length <= 0:
             raise UserError(f"the length of the window must be positive, not {length} ns")
         return first_view(shown, length)
-    if isinstance(window, tuple):
-        begin, end = window
-    elif label in window:
-        begin, end = window[label]
-    else:
-        raise UserError(f"window= lacks a begin and an end for the trace {label!r}")
+    if isinstance(window, Mapping):
+        if label not in window:
+            raise UserError(f"window= lacks a begin and an end for the trace {label!r}")
+        window = window[label]
+    try:
+        begin, end = map(operator.index, window)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"a window must be a length in ns, or a begin and an end, not {window!r:.60}"
+        ) from error
     first, last = shown.trace.span
     if not (begin < end and begin < last and end > first):
         raise UserError(
             f"the window from {begin} to {end} ns lies outside {shown.trace.path}, which lasts "
             f"from {first} to {last} ns"
         )
-    return int(begin), int(end)
+    return begin, end
 
 
 def _below(caption: str, links: str) -> str:

@@ -271,7 +271,7 @@ def fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
     try:
         # The kernel allows any character in a comm.
         compiled = re.compile(pattern, re.DOTALL)
-    except re.error as error:
+    except (re.error, TypeError) as error:
         raise UserError(f"lane pattern {pattern!r} is not a regular expression: {error}") from (
             error
         )

@@ -15,6 +15,7 @@ so the segments of an I/O add up exactly.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from iolab.measure.join import first_after, last_before, unique_matches, values_at
-from iolab_base.errors import CannotRunError
+from iolab_base.errors import CannotRunError, UserError
 from tracedat import Trace
 
 Rows = NDArray[np.int64]
@@ -312,8 +313,8 @@ def _queueings(trace: Trace, workqueue: str | None) -> pd.DataFrame:
         raise CannotRunError(
             f"{trace.path}: this kernel records no names of workqueues; measure without workqueue="
         )
-    matches = queue["workqueue"].cat.categories.str.fullmatch(workqueue).astype(bool)
-    return queue[np.asarray(matches)[queue["workqueue"].cat.codes.to_numpy()]]
+    matches = whole_matches(queue["workqueue"].cat.categories, workqueue)
+    return queue[matches[queue["workqueue"].cat.codes.to_numpy()]]
 
 
 def _queued_by(complete: pd.DataFrame, queue: pd.DataFrame) -> Rows:
@@ -337,9 +338,16 @@ def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.Data
     if dev is not None:
         keep &= _column(frame, "dev") == dev
     if rwbs is not None:
-        kinds = frame["rwbs"].cat.categories.str.fullmatch(rwbs).astype(bool)
-        keep &= np.asarray(kinds)[frame["rwbs"].cat.codes.to_numpy()]
+        keep &= whole_matches(frame["rwbs"].cat.categories, rwbs)[frame["rwbs"].cat.codes]
     return frame[keep]
+
+
+def whole_matches(names: pd.Index, pattern: str) -> NDArray[np.bool_]:
+    """Return which names a regular expression matches as a whole; UserError if it is none."""
+    try:
+        return np.asarray(names.str.fullmatch(pattern).astype(bool))
+    except (re.error, ValueError) as error:
+        raise UserError(f"{pattern!r} is no regular expression") from error
 
 
 def _column(frame: pd.DataFrame, name: str) -> NDArray[Any]:

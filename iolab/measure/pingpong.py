@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from iolab.measure.intervals import slices
-from iolab.measure.io_path import io_path
+from iolab.measure.io_path import io_path, whole_matches
 from iolab.measure.tasks import preemptions, waits
 from iolab_base.errors import IolabError, UserError
 from tracedat import Trace
@@ -175,7 +175,7 @@ def _turns(trace: Trace, switch: pd.DataFrame, one: str, other: str) -> NDArray[
 
 def _sides(trace: Trace, names: pd.Index, one: str, other: str) -> NDArray[np.int64]:
     """Return 1 for each name that matches `one`, 2 for `other`, else 0."""
-    first, second = (names.str.fullmatch(pattern) for pattern in (one, other))
+    first, second = (whole_matches(names, pattern) for pattern in (one, other))
     for pattern, matches in ((one, first), (other, second)):
         if not matches.any():
             raise UserError(f"no task of {trace.path} matches {pattern!r}")

@@ -171,6 +171,11 @@ def test_a_comparison_of_one_kernel_holds_nothing_of_another() -> None:
         comparison_of(data, "6.21")
 
 
+def test_a_figure_of_an_unknown_column_is_one_sentence(pair: Comparison) -> None:
+    with pytest.raises(UserError, match="no cell has the measure iop "):
+        pair.figure("iop")
+
+
 def test_a_block_is_shown_as_it_was_measured(pair: Comparison) -> None:
     name = pair.cells["block"].unique()[1]
     view = pair.block(name)

@@ -121,6 +121,15 @@ def test_a_wrong_window_or_lane_is_one_sentence(tmp_path: Path) -> None:
         timeline(trace, {"jbd2": "jbd2"})
     with pytest.raises(UserError, match="not a regular expression"):
         timeline(trace, {"fio": "fio("})
+    with pytest.raises(UserError, match="not a regular expression"):
+        timeline(trace, {"fio": 5})  # type: ignore[dict-item]
+    with pytest.raises(UserError, match="lanes must be a dict"):
+        timeline(trace, ["fio"])  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="traces must be"):
+        timeline("trace.dat")  # type: ignore[arg-type]
+    for window in ("5ms", 1e6, (1, 2, 3), ("a", "b")):
+        with pytest.raises(UserError, match="window must be a length in ns, or a begin and an end"):
+            timeline(trace, LANES, window=window)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="length of the window must be positive"):
         timeline(trace, LANES, window=0)
     with pytest.raises(UserError, match=r"lies outside .*, which lasts from"):
