@@ -110,10 +110,10 @@ def read_trace(path: Path | str) -> Trace:
     """Read a trace.dat, or the text of ``trace-cmd report``.
 
     It warns of lost events (`Trace.losses`), and of lines of a text that are not events
-    (``Trace.info.options["unread"]``).
-
-    Raises UserError if the file cannot be read or is not a complete trace.
+    (``Trace.info.options["unread"]``). Raises UserError if the file cannot be read or is not a
+    complete trace.
     """
+    check_types(read_trace, locals())
     try:
         found = tracedat.read(path)
     except TraceError as error:
@@ -137,4 +137,5 @@ def profile(cell: str, root: Path | str | None = None) -> Profile:
     >>> cell = "3f2a9c0d1e4b5a67-c003"
     >>> iolab.profile(cell).functions().head()  # doctest: +SKIP
     """
+    check_types(profile, locals())
     return ProfileStore(Path(root or runs_dir()).resolve()).profile(cell)

@@ -52,6 +52,8 @@ def test_a_number_that_is_no_kernel_is_refused(given: object, known: Any, says: 
     ("call", "says"),
     [
         (lambda: iolab.judge(5, kernel="6.1"), "question must be a string"),  # type: ignore[arg-type]
+        (lambda: iolab.profile(5), "cell must be a string"),  # type: ignore[arg-type]
+        (lambda: iolab.read_trace(5), "path must be a path or a string"),  # type: ignore[arg-type]
         (lambda: iolab.why("dio_kworker", kernel="6.1", boots="2"), "boots must be an integer"),  # type: ignore[arg-type]
         (lambda: iolab.sweep(pathology="dio_kworker", jobs="2"), "jobs must be an integer"),  # type: ignore[arg-type]
         (lambda: iolab.decide("dio_kworker", seed="2"), "seed must be an integer"),  # type: ignore[arg-type]
