@@ -12,29 +12,39 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-    from guestprof.calls import write_calls as write_calls
-    from guestprof.flames import differential_flame as differential_flame
-    from guestprof.flames import flame as flame
-    from guestprof.observation import Observation as Observation
-    from guestprof.observation import ready_observer as ready_observer
-    from guestprof.profile import Profile as Profile
-    from guestprof.profile_export import write_collapsed as write_collapsed
-    from guestprof.profile_export import write_pprof as write_pprof
-    from guestprof.profile_file import read_profile as read_profile
-    from guestprof.schedule import switches as switches
+    from guestprof.calls import write_calls
+    from guestprof.flames import differential_flame, flame
+    from guestprof.observation import Observation, ready_observer
+    from guestprof.profile import Profile
+    from guestprof.profile_export import write_collapsed, write_pprof
+    from guestprof.profile_file import read_profile
+    from guestprof.schedule import switches
 
-# Where each name is.
+__all__ = [
+    "Observation",
+    "Profile",
+    "differential_flame",
+    "flame",
+    "read_profile",
+    "ready_observer",
+    "switches",
+    "write_calls",
+    "write_collapsed",
+    "write_pprof",
+]
+
 _PLACES = {
-    **dict.fromkeys(("Observation", "ready_observer"), "observation"),
-    **dict.fromkeys(("differential_flame", "flame"), "flames"),
-    **dict.fromkeys(("write_collapsed", "write_pprof"), "profile_export"),
+    "Observation": "observation",
     "Profile": "profile",
+    "ready_observer": "observation",
     "read_profile": "profile_file",
-    "switches": "schedule",
+    "flame": "flames",
+    "differential_flame": "flames",
+    "write_collapsed": "profile_export",
+    "write_pprof": "profile_export",
     "write_calls": "calls",
+    "switches": "schedule",
 }
-
-__all__ = [*sorted(_PLACES)]  # noqa: PLE0604 - the names are strings
 
 # A type checker would take any name for one of this module's.
 if not TYPE_CHECKING:
@@ -46,4 +56,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)

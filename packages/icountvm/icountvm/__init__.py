@@ -12,26 +12,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-    from icountvm.cpio import Entry as Entry
-    from icountvm.guest import Guest as Guest
-    from icountvm.guest import Work as Work
-    from icountvm.guest import prepare as prepare
-    from icountvm.kernels import Kernel as Kernel
-    from icountvm.kernels import add_kernel as add_kernel
-    from icountvm.kernels import get_kernel as get_kernel
-    from icountvm.kernels import list_kernels as list_kernels
-    from icountvm.qemu import GuestError as GuestError
-    from icountvm.qemu import Machine as Machine
+    from icountvm.cpio import Entry
+    from icountvm.guest import Guest, Work, prepare
+    from icountvm.kernels import Kernel, add_kernel, get_kernel, list_kernels
+    from icountvm.qemu import GuestError, Machine
 
-# Where each name is.
+__all__ = [
+    "Entry",
+    "Guest",
+    "GuestError",
+    "Kernel",
+    "Machine",
+    "Work",
+    "add_kernel",
+    "get_kernel",
+    "list_kernels",
+    "prepare",
+]
+
 _PLACES = {
-    **dict.fromkeys(("Guest", "Work", "prepare"), "guest"),
-    **dict.fromkeys(("GuestError", "Machine"), "qemu"),
-    **dict.fromkeys(("Kernel", "add_kernel", "get_kernel", "list_kernels"), "kernels"),
     "Entry": "cpio",
+    "Guest": "guest",
+    "GuestError": "qemu",
+    "Kernel": "kernels",
+    "Machine": "qemu",
+    "Work": "guest",
+    "add_kernel": "kernels",
+    "get_kernel": "kernels",
+    "list_kernels": "kernels",
+    "prepare": "guest",
 }
-
-__all__ = [*sorted(_PLACES)]  # noqa: PLE0604 - the names are strings
 
 # A type checker would take any name for one of this module's.
 if not TYPE_CHECKING:
@@ -43,4 +53,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)

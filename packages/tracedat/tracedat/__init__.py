@@ -9,34 +9,42 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from tracedat._errors import MissingEventError, RequestError, TooLargeError, TraceError
+
 if TYPE_CHECKING:
     from typing import Any
 
-    from tracedat._decode import check_size as check_size
-    from tracedat._decode import read as read
-    from tracedat._decode import windows as windows
-    from tracedat._errors import MissingEventError as MissingEventError
-    from tracedat._errors import RequestError as RequestError
-    from tracedat._errors import TooLargeError as TooLargeError
-    from tracedat._errors import TraceError as TraceError
-    from tracedat._export import perfetto_bytes as perfetto_bytes
-    from tracedat._export import write_parquet as write_parquet
-    from tracedat._export import write_perfetto as write_perfetto
-    from tracedat._memory import free_bytes as free_bytes
-    from tracedat._trace import Trace as Trace
+    from tracedat._decode import check_size, read, windows
+    from tracedat._export import perfetto_bytes, write_parquet, write_perfetto
+    from tracedat._memory import free_bytes
+    from tracedat._trace import Trace
 
-# Where each name is.
+__all__ = [
+    "MissingEventError",
+    "RequestError",
+    "TooLargeError",
+    "Trace",
+    "TraceError",
+    "check_size",
+    "free_bytes",
+    "perfetto_bytes",
+    "read",
+    "windows",
+    "write_parquet",
+    "write_perfetto",
+]
+
+# Where each name is that takes a second to import.
 _PLACES = {
-    **dict.fromkeys(("check_size", "read", "windows"), "_decode"),
-    **dict.fromkeys(("perfetto_bytes", "write_parquet", "write_perfetto"), "_export"),
-    **dict.fromkeys(
-        ("MissingEventError", "RequestError", "TooLargeError", "TraceError"), "_errors"
-    ),
     "Trace": "_trace",
+    "check_size": "_decode",
     "free_bytes": "_memory",
+    "perfetto_bytes": "_export",
+    "read": "_decode",
+    "windows": "_decode",
+    "write_parquet": "_export",
+    "write_perfetto": "_export",
 }
-
-__all__ = [*sorted(_PLACES)]  # noqa: PLE0604 - the names are strings
 
 # A type checker would take any name for one of this module's.
 if not TYPE_CHECKING:
@@ -48,4 +56,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)
