@@ -268,7 +268,9 @@ def _level(name: str, value: object) -> _Level:
             f"write a change of the kernel as an intervention: {{{INTERVENTION!r}: {as_one!r}}}"
         )
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise UserError(f"{name}: a level must be an integer or a string, not {value!r}")
+        option = name.rpartition(".")[2]
+        fault = fault_of_change(option, "1") if option in KNOWN else ""
+        raise UserError(fault or f"{name}: a level must be an integer or a string, not {value!r}")
     if name == INTERVENTION:
         intervention(value)
     return value
