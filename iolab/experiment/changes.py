@@ -426,7 +426,8 @@ def _with_option(
 ) -> tuple[Section, ...]:
     """Return sections with an option of fio in all of them, or in one."""
     # As in a job that asks for it: verifying after the writes is outside of the measured time.
-    options = {name: str(value), **({"do_verify": "0"} if name == "verify" else {})}
+    verifies = name in ("verify", "verify_pattern")
+    options = {name: str(value), **({"do_verify": "0"} if verifies else {})}
     if fault := fault_of_change(name, str(value)):
         raise UserError(fault if name in KNOWN else f"{_unknown(name, [])}; of fio: {fault}")
     return tuple(

@@ -124,6 +124,7 @@ _CALL = "fio --name=a --rw=randrw --bs=8k"
         "$ cat a.fio\n[a]\nbs=8k\n$ sudo fio --rw=randrw a.fio\na: (g=0)\nIt isn't fast\n",
         "BS=${IOLAB_ABSENT:-8k}\nfio --name=a --rw=randrw --bs=$BS",
         'fio --name=a --rw=${IOLAB_ABSENT-randrw} --bs="${IOLAB_ABSENT:=8k}"',
+        f"{_CALL} ${{IOLAB_ABSENT:-}}",
         "A=8; B=${A}k; fio --name=a --rw=randrw --bs=$B",
     ],
 )

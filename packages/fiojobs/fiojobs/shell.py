@@ -168,6 +168,7 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     """
     if len(text) > _LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
+    here: str | None
     if begin := _run_of(text):
         text, here = text[begin:], _SHOWN.sub("", text[:begin])
     else:
@@ -333,7 +334,8 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
             if "LD_PRELOAD" in assigned:
                 raise UserError("the fio job: LD_PRELOAD names a library that iolab does not have")
             own = {**environment, **assigned}
-            rest = [_with_defaults(one, own) for one in rest]
+            # ${NAME:-} by itself is no word.
+            rest = [word for one in rest if (word := _with_defaults(one, own)) or not one]
             return FioCommand(rest, options=options, environment=own)
         if name not in _STARTERS:
             if (
