@@ -124,7 +124,7 @@ def _levels(given: Iterable[str]) -> dict[str, Any]:
             found[name] = True
             continue
         # A list of cores and cpu.max are one level.
-        parts = [text] if name.rpartition(".")[2] in ("cpus", "mems", "max") else text.split(",")
+        parts = [text] if name.endswith((".cpus", ".mems", ".max")) else text.split(",")
         levels = [int(part) if re.fullmatch("-?[0-9]{1,18}", part) else part for part in parts]
         found[name] = levels[0] if len(levels) == 1 else levels
     return found

@@ -268,7 +268,9 @@ def _level(name: str, value: object) -> _Level:
             f"write a change of the kernel as an intervention: {{{INTERVENTION!r}: {as_one!r}}}"
         )
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise UserError(f"{name}: a level must be an integer or a string, not {value!r}")
+        option = name.rpartition(".")[2]
+        fault = fault_of_change(option, "1") if option in KNOWN else ""
+        raise UserError(fault or f"{name}: a level must be an integer or a string, not {value!r}")
     if name == INTERVENTION:
         intervention(value)
     return value
@@ -424,7 +426,8 @@ def _with_option(
 ) -> tuple[Section, ...]:
     """Return sections with an option of fio in all of them, or in one."""
     # As in a job that asks for it: verifying after the writes is outside of the measured time.
-    options = {name: str(value), **({"do_verify": "0"} if name == "verify" else {})}
+    verifies = name in ("verify", "verify_pattern")
+    options = {name: str(value), **({"do_verify": "0"} if verifies else {})}
     if fault := fault_of_change(name, str(value)):
         raise UserError(fault if name in KNOWN else f"{_unknown(name, [])}; of fio: {fault}")
     return tuple(

@@ -44,6 +44,8 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
         (("fio --name=a --rw=read --bs=64m --iodepth=64", *_TREATED), "memory_mib=1024"),
         ((_JOB, "--treatment", ""), "NAME=LEVEL"),
         ((_JOB, "--treatment", "cpu.weight=1000,"), "cpu.weight=1000,"),
+        ((_JOB, "--treatment", "stonewall"), "fio's stonewall cannot differ"),
+        ((_JOB, "--treatment", "group_reporting"), "fio's group_reporting has no effect"),
         ((_JOB, "--treatment", "iodepth=1", "--treatment", "iodepth=2"), "iodepth=2"),
         ((_JOB, *_TREATED, "--kernel", "6.99"), "6.99"),
         ((_JOB, "--treatment", "kernel=6.1", "--kernel", "6.1"), "6.1"),
@@ -74,6 +76,17 @@ def test_what_fio_refuses_is_refused_before_a_boot(iolab: Iolab) -> None:
     for option in ("rw=foo", "nubjobs=4"):
         said = iolab("ask", f"fio --name=a --{option}", *_TREATED, "--dry-run")
         assert (said.code, option.partition("=")[0] in said.error) == (2, True)
+
+
+def test_a_list_of_cores_is_one_level_and_numbers_of_processors_are_several(
+    in_process: Run,
+) -> None:
+    for words in (
+        ("--treatment", "cpus=2,4"),
+        (*_TREATED, "--vary", "cpus=2,4"),
+        ("--treatment", "cpuset.cpus=0,1", "--cpus", "2"),
+    ):
+        assert in_process("ask", _JOB, *words, "--dry-run") == (0, "")
 
 
 def test_a_long_command_line_is_no_file(in_process: Run) -> None:

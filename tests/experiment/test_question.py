@@ -395,15 +395,18 @@ def test_a_value_that_fio_refuses_is_the_only_cause_that_is_named() -> None:
         assert "cannot be changed" not in str(caught.value)
 
 
-def test_checksums_that_are_the_treatment_are_written_and_not_verified() -> None:
-    made = iolab.question(fio=JOB, treatment={"verify": "crc32c"})
+@pytest.mark.parametrize(("name", "value"), [("verify", "crc32c"), ("verify_pattern", "0xab")])
+def test_checksums_that_are_the_treatment_are_written_and_not_verified(
+    name: str, value: str
+) -> None:
+    made = iolab.question(fio=JOB, treatment={name: value})
     (block, *_) = blocks_of(made, made.profiles["quick"], kernel="6.1", clock="virtual")
     verified = [
         section.options.get("do_verify")
         for cell in block.plan.cells
         if isinstance(cell.job, OpenJob)
         for section in cell.job.sections
-        if "verify" in section.options
+        if name in section.options
     ]
     assert set(verified) == {"0"}
 

@@ -118,6 +118,14 @@ _CALL = "fio --name=a --rw=randrw --bs=8k"
         "cat <<-'END' | fio -\n\t[a]\n\trw=randrw\n\tbs=8k\n\tEND\n",
         "echo '[a]\nrw=randrw\nbs=8k' | fio -",
         "\ufeff[a]\r\nrw=randrw\r\nbs=8k\r\n",
+        f"{_CALL}\na: (g=0): rw=randrw\nIt doesn't scale beyond `nproc`\n",
+        f"setsid {_CALL}",
+        "cat a.fio\n\n[a]\nrw=randrw\nbs=8k\n",
+        "$ cat a.fio\n[a]\nbs=8k\n$ sudo fio --rw=randrw a.fio\na: (g=0)\nIt isn't fast\n",
+        "BS=${IOLAB_ABSENT:-8k}\nfio --name=a --rw=randrw --bs=$BS",
+        'fio --name=a --rw=${IOLAB_ABSENT-randrw} --bs="${IOLAB_ABSENT:=8k}"',
+        f"{_CALL} ${{IOLAB_ABSENT:-}}",
+        "A=8; B=${A}k; fio --name=a --rw=randrw --bs=$B",
     ],
 )
 def test_what_a_shell_or_a_page_puts_around_a_job_is_no_part_of_it(text: str) -> None:
@@ -163,6 +171,21 @@ def test_of_two_options_that_set_the_same_the_later_one_holds() -> None:
     assert section.options == {"buffered": "1", "bs": "8k", "rwmixwrite": "20"}
     (section,) = read_job("bs=4k blocksize=8k direct=1 buffered=1 bs=16k")
     assert section.options == {"buffered": "1", "bs": "16k"}
+
+
+def test_files_add_up_as_in_fio() -> None:
+    (section,) = read_job("fio --name=a --filename=/dev/sda --bs=4k --filename=/dev/sdb")
+    assert section.options == {"filename": "/dev/sda:/dev/sdb", "bs": "4k"}
+    one, two = read_job("[global]\nfilename=/a/x\n[a]\nfilename=/a/y\n[b]\n")
+    assert (one.options["filename"], two.options["filename"]) == ("/a/x:/a/y", "/a/x")
+
+
+def test_a_variable_of_another_is_its_value() -> None:
+    calls = "DEV=/dev/sda\nTARGET=$DEV\nfio --name=a --filename=$TARGET"
+    assert read_job(calls)[0].options == {"filename": "/dev/sda"}
+    # Which device it is does not matter.
+    calls = "DEV=/dev/$1\nfio --name=a --filename=$DEV"
+    assert read_job(calls)[0].options == {"filename": "/dev/$1"}
 
 
 def test_a_job_file_by_its_path(tmp_path: Path) -> None:
@@ -252,6 +275,15 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("fio --serv", "--server"),
         ("dd if=/dev/zero of=/tmp/x bs=1M", "'dd'"),
         ("sh -c 'fio --name=a'", "'sh'"),
+        ('sudo bash -c "fio --name=a"', "'bash'"),
+        ('D=$1\nfio --name=a --filename="$D"', "$1, an argument of its script"),
+        ('fio "$@"', "$@"),
+        ("A=$IOLAB_ABSENT\nfio --name=a --filename=$A", "'IOLAB_ABSENT'"),
+        ("[a]\nsize=${IOLAB_ABSENT:-1g}\n", "'IOLAB_ABSENT:-1g'"),
+        ("# for i in 1 2; do fio --bs=$i; done", "'for i in 1 2' is a shell's"),
+        ("# rw=read", "only a comment"),
+        ("fio --name=a; fio --name='b", "No closing quotation"),
+        ("$ cat a.fio\n[a]\nbs=8k\n$ fio a.fio /test\n", "cannot read the fio job '/test'"),
         ('{"fio version": "fio-3.33", "jobs": []}', "JSON"),
         ('[{"jobname": "a"}]', "JSON"),
     ],

@@ -258,6 +258,10 @@ def test_cores_that_the_machine_lacks_are_others() -> None:
 def test_verification_is_outside_of_the_measured_time() -> None:
     assert _of("rw=write verify=crc32c").sections[0].options["do_verify"] == "0"
     assert "verify" not in _of("rw=read verify=crc32c").sections[0].options
+    # A pattern is verified unless verify says otherwise.
+    assert _rows(_of("rw=write verify_pattern=0xab"))["do_verify"] == ("not named", "0")
+    assert "do_verify" not in _rows(_of("rw=write verify_pattern=0xab verify=0"))
+    assert "verify_pattern" not in _of("rw=read verify_pattern=0xab").sections[0].options
 
 
 def test_what_the_machine_cannot_have_is_named() -> None:

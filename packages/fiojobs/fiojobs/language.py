@@ -45,8 +45,8 @@ _NO_JOB = frozenset(
     )
 )
 _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
-# ${NAME} of fio and of a shell, and $NAME of a shell.
-_VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*))", re.ASCII)
+# ${NAME} of fio and of a shell, $NAME of a shell, and an argument of a script.
+_VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*]))", re.ASCII)
 # What fio itself fills in, in values and in filename_format.
 _KEYWORDS = frozenset(
     ("pagesize", "mb_memory", "ncpus", "jobname", "clientuid", "jobnum", "filenum")
@@ -75,7 +75,7 @@ class _Text:
                 raise UserError(f"the fio job: {key[:60]!r} is not an option of fio")
             if not value.isprintable():
                 raise UserError(f"the fio job: the value of {key} is not text: {value[:60]!r}")
-            _put(merged, key, value if _is_any(key, value) else self.filled(value))
+            _put(merged, key, value if _is_any(key, value) else self.filled(value, key))
         if name == "global":
             self.everywhere = merged
         elif not self.only or name in self.only:
@@ -92,20 +92,22 @@ class _Text:
                 raise UserError(f"the fio job has two sections named {name[:60]!r}")
         self.named.clear()
 
-    def filled(self, value: str) -> str:
+    def filled(self, value: str, option: str = "") -> str:
         """Return a value with the variables of the environment, as fio and a shell fill them in."""
 
         def fill(match: re.Match[str]) -> str:
             name = match[1] or match[2] or ""
-            if match[2] in _KEYWORDS:
-                return match[0]
-            if name not in self.environment:
-                raise UserError(
-                    f"the fio job needs the environment variable {name[:40]!r}, which is not set"
-                )
-            return self.environment[name]
+            return match[0] if name in _KEYWORDS else self.environment.get(name, match[0])
 
-        return _VARIABLE.sub(fill, value)
+        text = _VARIABLE.sub(fill, value)
+        # Those that a script gave to its own variables are among the unknown.
+        unknown = [m[1] or m[2] or "" for m in _VARIABLE.finditer(text) if m[2] not in _KEYWORDS]
+        if not unknown or _is_any(option, text):
+            return text
+        name = unknown[0][:40]
+        if re.fullmatch("[0-9@*]+", name):
+            raise UserError(f"the fio job needs ${name}, an argument of its script: give its value")
+        raise UserError(f"the fio job needs the environment variable {name!r}, which is not set")
 
 
 def _is_any(option: str, value: str) -> bool:
@@ -215,6 +217,8 @@ def _read_pasted(text: str, found: _Text) -> None:
     commands, here = fio_commands(text)
     if here is not None and not commands:
         _read_text(here, Path(), found)
+    elif not commands:
+        raise UserError(f"the fio job is only a comment: {text[:40]!r}")
     for command in commands:
         before = len(found.sections)
         _read_words(command, here, found)
@@ -295,6 +299,8 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
     for file in files:
         if here is not None and not os.path.isfile(file):  # noqa: PTH113
             _read_text(here, Path(), found)
+            # It stands for one file.
+            here = None
         elif file == "-":
             raise UserError("the fio job is fio's standard input (-): give its text or its file")
         elif command.bare and not os.path.isfile(file):  # noqa: PTH113
@@ -329,6 +335,9 @@ def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
 
 
 def _put(options: dict[str, str], key: str, value: str) -> None:
+    if key == "filename" and options.get(key):
+        # Files add up, also those of [global] (str_filename_cb() of fio's options.c).
+        value = f"{options[key]}:{value}"
     # fio takes the later of two options that set the same thing.
     for other in [name for name in options if sets_same(name, key)]:
         del options[other]

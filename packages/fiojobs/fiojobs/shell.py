@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,7 @@ _STARTERS: Final[Mapping[str, tuple[frozenset[str], int]]] = {
         ("time", "-f -o --format --output", 0),
         ("env", "-u -C --unset --chdir", 0),
         ("nohup", "", 0),
+        ("setsid", "", 0),
         ("exec", "-a", 0),
         ("command", "", 0),
         ("stdbuf", "-i -o -e --input --output --error", 0),
@@ -61,7 +63,12 @@ _HARMLESS: Final = frozenset(
 )
 _DROPS: Final = "/proc/sys/vm/drop_caches"
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_START: Final = rf"(?:\S*/)?(?:fio|{'|'.join([*_STARTERS, *_HARMLESS])}|export)(?=\s|$)"
+_START: Final = (
+    rf"(?:\S*/)?(?:fio|{'|'.join([*_STARTERS, *_HARMLESS])}|export|for|while|until)(?=\s|$)"
+)
+# ${NAME:-VALUE}, and a variable in the value of another.
+_DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]):?[-=]([^{}]*)\}", re.ASCII)
+_NAMED: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _FIO: Final = re.compile(r"(?:^|[\s;&|(])(?:[^\s=-]\S*/)?fio(?=\s|$)(?!\s*=)", re.MULTILINE)
 # "[user@host ~]$ ", "root@host:~# ", "/ # ", "$ ", and the number or the bullet of a list.
 _PROMPT: Final = re.compile(
@@ -73,7 +80,14 @@ _PROMPT: Final = re.compile(
 _HEADER: Final = re.compile(r"^[ \t]*\[(?![^\]\s]+@[^\]]*\]#)[^\]\n]+\][ \t]*([;#].*)?$", re.M)
 _ECHOED: Final = re.compile(r"(?:\S*[$#][ \t]*)?echo[ \t]")
 _SHOWN: Final = re.compile(
-    r"^(?:\[[^\]\n]*\]|[^\s=\[]*)[ \t]*[$#] *(?:sudo +)?(?:cat|vim?|nano|less|fio) +\S+[ \t]*$\n?",
+    r"^(?:(?:\[[^\]\n]*\]|[^\s=\[]*)[ \t]*[$#] *)?(?:sudo +)?(?:cat|vim?|nano|less|fio) +\S+[ \t]*$"
+    r"\n?",
+    re.MULTILINE,
+)
+# The prompt of the call that runs a shown job. A lone "#" may begin a comment of the job.
+_RUN: Final = re.compile(
+    r"^[ \t]*(?:\[[^\]\n]*\][ \t]*[$#]|[^\s=\[;#]+[$#]|\$)[ \t]*"
+    r"(?=(?:sudo[ \t]+)?(?:\S*/)?fio[ \t])",
     re.MULTILINE,
 )
 # In the place of a value: a page's <device> or {read|write}.
@@ -142,7 +156,7 @@ def job_text(text: str) -> str | None:
     """Return the text of a job file out of a plain text; None if that is a command line."""
     given = _here_document(text)[1] is not None or _ECHOED.match(text)
     if not given and _HEADER.search(text):
-        return _SHOWN.sub("", text)
+        return None if _run_of(text) else _SHOWN.sub("", text)
     several = "\n" in text and not text.startswith("-")
     return text if several and not _FIO.search(_PROMPT.sub("", text)) else None
 
@@ -154,7 +168,11 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     """
     if len(text) > _LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
-    text, here = _here_document(text)
+    here: str | None
+    if begin := _run_of(text):
+        text, here = text[begin:], _SHOWN.sub("", text[:begin])
+    else:
+        text, here = _here_document(text)
     # A mail or a page may have lost the backslashes of continued lines, or explain each line.
     text = _CONTINUED.sub(" ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
@@ -163,7 +181,7 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     environment: dict[str, str] = {}
     others: list[list[str]] = []
     last = ""
-    for words, files, end in _simple_commands(text):
+    for words, files, end in _until_prose(text, found):
         command = None
         # What reads the output of fio does not matter.
         if last not in ("|", "|&") or others or not found:
@@ -184,6 +202,13 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             raise UserError(f"the fio job: {_shown(others[0][0])} is not fio, and no fio follows")
         found.append(FioCommand(others[0], bare=True))
     return found, here
+
+
+def _run_of(text: str) -> int:
+    """Return where the call begins that runs a job shown before it; 0 without both."""
+    header = _HEADER.search(text)
+    run = _RUN.search(text, header.end()) if header else None
+    return run.start() if run else 0
 
 
 def _here_document(text: str) -> tuple[str, str | None]:
@@ -211,6 +236,17 @@ def _check_harmless(words: list[str]) -> None:
         raise UserError(
             f"the fio job: iolab starts fio alone, and not {_shown(' '.join(words))} before it"
         )
+
+
+def _until_prose(
+    text: str, found: Sequence[FioCommand]
+) -> Iterator[tuple[list[str], list[str], str]]:
+    """Yield commands as `_simple_commands`, up to what no shell reads behind the last fio."""
+    try:
+        yield from _simple_commands(text)
+    except UserError:
+        if not found or len(_FIO.findall(text)) > len(found):
+            raise
 
 
 def _simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
@@ -291,17 +327,21 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
     while rest:
         word = rest.pop(0)
         if match := _ASSIGNED.fullmatch(word):
-            assigned[match[1]] = match[2]
+            assigned[match[1]] = _assigned(match[2], {**environment, **assigned})
             continue
         name = Path(word).name
         if name == "fio" and not word.startswith("-"):
             if "LD_PRELOAD" in assigned:
                 raise UserError("the fio job: LD_PRELOAD names a library that iolab does not have")
-            return FioCommand(rest, options=options, environment={**environment, **assigned})
+            own = {**environment, **assigned}
+            # ${NAME:-} by itself is no word.
+            rest = [word for one in rest if (word := _with_defaults(one, own)) or not one]
+            return FioCommand(rest, options=options, environment=own)
         if name not in _STARTERS:
-            if not word.startswith("-") and any(
-                Path(other).name == "fio" and not other.startswith("-") and "=" not in other
-                for other in rest
+            if (
+                not word.startswith("-")
+                and name not in _HARMLESS
+                and any(_FIO.search(other) and not other.startswith("-") for other in rest)
             ):
                 raise UserError(
                     f"the fio job: {_shown(name)} is not a program that starts fio as it is: begin "
@@ -312,6 +352,19 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
     if all(_ASSIGNED.fullmatch(word) for word in words if word != "export"):
         environment.update(assigned)
     return None
+
+
+def _with_defaults(text: str, own: Mapping[str, str]) -> str:
+    """Return a text with the value of each ${NAME:-VALUE}."""
+    known = {**os.environ, **own}
+    return _DEFAULT.sub(lambda match: known.get(match[1]) or match[2], text)
+
+
+def _assigned(text: str, own: Mapping[str, str]) -> str:
+    """Return the value of an assignment, in which unknown variables stay."""
+    known = {**os.environ, **own}
+    filled = _with_defaults(text, own)
+    return _NAMED.sub(lambda match: known.get(match[1] or match[2], match[0]), filled)
 
 
 def _arguments(starter: str, rest: list[str]) -> dict[str, str]:

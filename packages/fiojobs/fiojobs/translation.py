@@ -288,7 +288,9 @@ def _start_delay(work: Work, name: str, ratio: float) -> None:
 
 def _verification(work: Work, name: str) -> None:
     options = work.options[name]
-    if options.get("verify", "0") in ("0", "none"):
+    # A pattern by itself is verified, too (str_verify_pattern_cb() of fio's options.c).
+    implied = "pattern" if "verify_pattern" in options else "0"
+    if options.get("verify", implied) in ("0", "none"):
         return
     order = options.get("rw", "read").partition(":")[0]
     if order in ("read", "randread"):
