@@ -30,7 +30,6 @@ from iolab_agent.fio_options import same_option
 from iolab_agent.plan import Antagonist, Cell, Device, FileSystem, Group, OpenJob, Plan, Recording
 from iolab_agent.plan_checks import can_be_counted
 from iolab_agent.plan_reader import parse_plan
-from iolab_agent.settings import SETTINGS
 from iolab_base.errors import UserError
 from iolab_base.names import check_types, one_of
 
@@ -205,8 +204,6 @@ def question(
     """
     check_types(question, locals())
     _one_work(fio, program, value)
-    for setting in settings or {}:
-        one_of("kernel setting", setting, SETTINGS)
     given = () if device is None else (device,) if isinstance(device, Device) else tuple(device)
     asked = None
     if fio is not None:
@@ -247,7 +244,7 @@ def question(
         beside="antagonist" not in treatment,
         binary=None if fio_binary is None else fio_program(fio_binary),
     )
-    check_given(given, recipe.filesystem)
+    check_given(given, recipe)
     if asked is not None:
         recipe, factors = _of_job(recipe, asked)
         vary = {**({} if "section" in treatment else factors), **(vary or {})}

@@ -28,7 +28,9 @@ from iolab_agent.plan import (
     Section,
 )
 from iolab_agent.plan_devices import check_devices
+from iolab_agent.settings import SETTINGS
 from iolab_base.errors import UserError
+from iolab_base.names import one_of
 
 # Kernel modules by kind of device, file system and I/O scheduler.
 _MODULES = {
@@ -188,9 +190,11 @@ def _options_in_effect(given: Mapping[str, str]) -> dict[str, str]:
     return {name: str(bytes_of(value) or value or 1) for name, value in known.items()}
 
 
-def check_given(devices: Sequence[Device], filesystem: FileSystem | None) -> None:
-    """Raise UserError for devices that cannot be made, or that would ignore what they are given."""
-    check_devices(list(devices), filesystem, "the question")
+def check_given(devices: Sequence[Device], recipe: Recipe) -> None:
+    """Raise UserError for unknown settings, and devices that are impossible or ignore a value."""
+    for setting in recipe.settings:
+        one_of("kernel setting", setting, SETTINGS)
+    check_devices(list(devices), recipe.filesystem, "the question")
     for one in devices:
         if one.kind == "scsi_debug" and one.queue_depth != Device.queue_depth:
             raise UserError(f"device {one.name!r}: scsi_debug has no queue_depth, null_blk has")
