@@ -7,7 +7,6 @@ import base64
 import hashlib
 import html
 import json
-import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -183,7 +182,7 @@ def _view(
             raise UserError(f"window= lacks a begin and an end for the trace {label!r}")
         window = window[label]
     try:
-        begin, end = map(operator.index, window)
+        begin, end = map(int, window)
     except (TypeError, ValueError) as error:
         raise UserError(
             f"a window must be a length in ns, or a begin and an end, not {window!r:.60}"
