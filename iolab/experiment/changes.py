@@ -270,7 +270,9 @@ def _level(name: str, value: object) -> _Level:
     if isinstance(value, bool) or not isinstance(value, int | str):
         option = name.rpartition(".")[2]
         fault = fault_of_change(option, "1") if option in KNOWN else ""
-        raise UserError(fault or f"{name}: a level must be an integer or a string, not {value!r}")
+        lacks = f"{name} lacks a level, as in {name}=LEVEL" if value is True else ""
+        wrong = f"{name}: a level must be an integer or a string, not {value!r}"
+        raise UserError(fault or lacks or wrong)
     if name == INTERVENTION:
         intervention(value)
     return value

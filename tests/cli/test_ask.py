@@ -44,6 +44,8 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
         (("fio --name=a --rw=read --bs=64m --iodepth=64", *_TREATED), "memory_mib=1024"),
         ((_JOB, "--treatment", ""), "NAME=LEVEL"),
         ((_JOB, "--treatment", "cpu.weight=1000,"), "cpu.weight=1000,"),
+        ((_JOB, "--treatment", "iodepth"), "iodepth=LEVEL"),
+        ((_JOB, *_TREATED, "--claim", "IOPS ratio < 0.9"), "did you mean iops?"),
         ((_JOB, "--treatment", "stonewall"), "fio's stonewall cannot differ"),
         ((_JOB, "--treatment", "group_reporting"), "fio's group_reporting has no effect"),
         ((_JOB, "--treatment", "iodepth=1", "--treatment", "iodepth=2"), "iodepth=2"),

@@ -25,8 +25,9 @@ _WORDS: Final[Mapping[Any, str]] = {
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``"; did you mean X?"`` for the known name that is most like `name`, or ``""``."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f"; did you mean {near[0]}?" if near else ""
+    names = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=cutoff)
+    return f"; did you mean {names[near[0]]}?" if near else ""
 
 
 def one_of(what: str, name: str, known: Iterable[str]) -> str:
