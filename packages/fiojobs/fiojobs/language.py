@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fiojobs.options import whole_name, why_without_effect
-from fiojobs.shell import FioCommand, fio_commands, job_text, plain_text
+from fiojobs.shell import (
+    VARIABLE,
+    FioCommand,
+    fio_commands,
+    job_text,
+    plain_text,
+    with_variables,
+)
 from iolab_agent.fio_options import same_option, sets_same
 from iolab_agent.plan import Section
 from iolab_base.errors import UserError
@@ -45,8 +52,6 @@ _NO_JOB = frozenset(
     )
 )
 _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
-# ${NAME} of fio and of a shell, $NAME of a shell, and an argument of a script.
-_VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*]))", re.ASCII)
 # What fio itself fills in, in values and in filename_format.
 _KEYWORDS = frozenset(
     ("pagesize", "mb_memory", "ncpus", "jobname", "clientuid", "jobnum", "filenum")
@@ -94,14 +99,9 @@ class _Text:
 
     def filled(self, value: str, option: str = "") -> str:
         """Return a value with the variables of the environment, as fio and a shell fill them in."""
-
-        def fill(match: re.Match[str]) -> str:
-            name = match[1] or match[2] or ""
-            return match[0] if name in _KEYWORDS else self.environment.get(name, match[0])
-
-        text = _VARIABLE.sub(fill, value)
+        text = with_variables(value, self.environment, _KEYWORDS)
         # Those that a script gave to its own variables are among the unknown.
-        unknown = [m[1] or m[2] or "" for m in _VARIABLE.finditer(text) if m[2] not in _KEYWORDS]
+        unknown = [m[1] or m[2] or "" for m in VARIABLE.finditer(text) if m[2] not in _KEYWORDS]
         if not unknown or _is_any(option, text):
             return text
         name = unknown[0][:40]

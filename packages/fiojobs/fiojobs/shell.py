@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -66,9 +66,10 @@ _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _START: Final = (
     rf"(?:\S*/)?(?:fio|{'|'.join([*_STARTERS, *_HARMLESS])}|export|for|while|until)(?=\s|$)"
 )
-# ${NAME:-VALUE}, and a variable in the value of another.
+# ${NAME} of fio and of a shell, $NAME of a shell, and an argument of a script.
+VARIABLE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*]))", re.ASCII)
+# ${NAME:-VALUE}
 _DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]):?[-=]([^{}]*)\}", re.ASCII)
-_NAMED: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))", re.ASCII)
 _FIO: Final = re.compile(r"(?:^|[\s;&|(])(?:[^\s=-]\S*/)?fio(?=\s|$)(?!\s*=)", re.MULTILINE)
 # "[user@host ~]$ ", "root@host:~# ", "/ # ", "$ ", and the number or the bullet of a list.
 _PROMPT: Final = re.compile(
@@ -327,15 +328,17 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
     while rest:
         word = rest.pop(0)
         if match := _ASSIGNED.fullmatch(word):
-            assigned[match[1]] = _assigned(match[2], {**environment, **assigned})
+            known = {**os.environ, **environment, **assigned}
+            assigned[match[1]] = with_variables(_with_defaults(match[2], known), known)
             continue
         name = Path(word).name
         if name == "fio" and not word.startswith("-"):
             if "LD_PRELOAD" in assigned:
                 raise UserError("the fio job: LD_PRELOAD names a library that iolab does not have")
             own = {**environment, **assigned}
+            known = {**os.environ, **own}
             # ${NAME:-} by itself is no word.
-            rest = [word for one in rest if (word := _with_defaults(one, own)) or not one]
+            rest = [word for one in rest if (word := _with_defaults(one, known)) or not one]
             return FioCommand(rest, options=options, environment=own)
         if name not in _STARTERS:
             if (
@@ -354,17 +357,19 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
     return None
 
 
-def _with_defaults(text: str, own: Mapping[str, str]) -> str:
+def _with_defaults(text: str, known: Mapping[str, str]) -> str:
     """Return a text with the value of each ${NAME:-VALUE}."""
-    known = {**os.environ, **own}
     return _DEFAULT.sub(lambda match: known.get(match[1]) or match[2], text)
 
 
-def _assigned(text: str, own: Mapping[str, str]) -> str:
-    """Return the value of an assignment, in which unknown variables stay."""
-    known = {**os.environ, **own}
-    filled = _with_defaults(text, own)
-    return _NAMED.sub(lambda match: known.get(match[1] or match[2], match[0]), filled)
+def with_variables(text: str, known: Mapping[str, str], kept: Collection[str] = ()) -> str:
+    """Return a text with the values of variables; those in `kept` and unknown ones stay."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2] or ""
+        return match[0] if name in kept else known.get(name, match[0])
+
+    return VARIABLE.sub(value, text)
 
 
 def _arguments(starter: str, rest: list[str]) -> dict[str, str]:
