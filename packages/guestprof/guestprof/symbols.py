@@ -30,7 +30,7 @@ from icountvm.kernels import Kernel
 from icountvm.layout import LayoutError, member_offsets
 from icountvm.qemu import GuestError, Machine
 from icountvm.toolbox import Toolbox
-from iolab_base.cached import make_folder
+from iolab_base.cached import DAMAGED, make_folder
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import (
     atomic_write,
@@ -183,7 +183,7 @@ def _built_offsets(kernel: Kernel) -> dict[str, int]:
     try:
         noted = json.loads((kernel.vmlinuz.parent / "kernel.json").read_text())
         return {str(name): int(at) for name, at in noted["built"]["offsets"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (*DAMAGED, AttributeError):
         return {}
 
 
@@ -207,7 +207,7 @@ def _stored(folder: Path) -> Symbols | None:
             return None
         table = np.load(folder / "symbols.npy", allow_pickle=False)
         return Symbols(list(described["names"]), table, dict(described["offsets"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except DAMAGED:
         return None
 
 

@@ -22,7 +22,7 @@ from icountvm.preload import HOST_TIME, build_preload
 from icountvm.qemu import Accelerator, Boot, GuestError, Machine, boot, options_digest
 from icountvm.snapshots import Snapshot, can_be_kept, kept_snapshot, run_restored, run_until_stop
 from icountvm.toolbox import Toolbox, ensure_toolbox
-from iolab_base.cached import make_folder
+from iolab_base.cached import DAMAGED, make_folder
 from iolab_base.code import code_of
 from iolab_base.errors import CannotRunError, UserError
 from iolab_base.files import atomic_write, cache_dir, digest_file, digest_of, scratch_dir
@@ -255,7 +255,7 @@ def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
         known = json.loads(memory.read_text())
         if known["host"] == host:
             return str(known["reason"])
-    except (OSError, ValueError, KeyError):
+    except DAMAGED:
         pass
     _log.info("booting a machine under KVM, to see whether it can")
     with scratch_dir(cache_dir()) as work:

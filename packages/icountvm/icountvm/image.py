@@ -21,7 +21,7 @@ from icountvm.cpio import Entry, write_cpio
 from icountvm.deb import unpack
 from icountvm.elf import closure
 from icountvm.parts import fetch_parts, locked_parts, parts_digest
-from iolab_base.cached import make_folder
+from iolab_base.cached import DAMAGED, make_folder
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
 from iolab_base.process import run
@@ -150,7 +150,7 @@ def _described(folder: Path) -> Image | None:
         description = json.loads((folder / "image.json").read_text())
         if path.stat().st_size == description["size"]:
             return Image(path, description["digest"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except DAMAGED:
         pass
     return None
 

@@ -32,7 +32,7 @@ from icountvm.parts import (
     read_lock,
 )
 from icountvm.toolbox import ensure_toolbox
-from iolab_base.cached import make_folder
+from iolab_base.cached import DAMAGED, make_folder
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import (
     atomic_write,
@@ -120,7 +120,7 @@ def _kept(name: str, folder: Path) -> Kernel | None:
             identity=recorded["identity"],
             source=recorded["source"],
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except DAMAGED:
         return None
 
 
@@ -289,7 +289,7 @@ def _facts(kernel: Kernel) -> Mapping[str, Any] | None:
     try:
         recorded = json.loads((kernel.vmlinuz.parent / "facts.json").read_text())
         return recorded["facts"] if recorded["identity"] == kernel.identity else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except DAMAGED:
         return None
 
 

@@ -40,7 +40,7 @@ from icountvm.channel import make_channel, put_plan, unpack_channel
 from icountvm.monitor import Monitor, MonitorError, monitor_options
 from icountvm.qemu import Boot, GuestError, Machine, Running
 from iolab_base import foreign
-from iolab_base.cached import lock_of, make_folder
+from iolab_base.cached import DAMAGED, lock_of, make_folder
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import (
     atomic_write,
@@ -98,7 +98,7 @@ class Snapshot:
             status = self.disk.stat()
             found = _digest(self.disk, status.st_size, status.st_mtime_ns)
             return bool(found == described["sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except DAMAGED:
             return False
 
 

@@ -7,10 +7,13 @@ import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from iolab_base.errors import IolabError
 from iolab_base.files import locked, scratch_dir
 
+# What reading a document of the cache raises if it is missing, cut or of another shape.
+DAMAGED: Final = (OSError, ValueError, KeyError, TypeError)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
