@@ -6,7 +6,6 @@ A *lane* is the tasks whose comm fits a regular expression, one task, or one CPU
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from iolab import measure
+from iolab.measure.io_path import whole_matches
 from iolab_base import foreign
 from iolab_base.errors import UserError
 from tracedat import Trace
@@ -268,14 +268,7 @@ def _default_lanes(
 
 def fits(comms: pd.Series, pattern: str) -> npt.NDArray[np.bool_]:
     """Return which categorical comms match a pattern; raise UserError for an invalid one."""
-    try:
-        # The kernel allows any character in a comm.
-        compiled = re.compile(pattern, re.DOTALL)
-    except (re.error, TypeError) as error:
-        raise UserError(f"lane pattern {pattern!r} is not a regular expression: {error}") from (
-            error
-        )
-    known = [compiled.fullmatch(str(name)) is not None for name in comms.cat.categories]
+    known = whole_matches(comms.cat.categories, pattern)
     # A missing comm has the code -1.
     return np.array([*known, False])[comms.cat.codes.to_numpy()]
 

@@ -343,11 +343,13 @@ def _filtered(frame: pd.DataFrame, dev: int | None, rwbs: str | None) -> pd.Data
 
 
 def whole_matches(names: pd.Index, pattern: str) -> NDArray[np.bool_]:
-    """Return which names a regular expression matches as a whole; UserError if it is none."""
+    """Return which names a regular expression matches as a whole; UserError if it is invalid."""
     try:
-        return np.asarray(names.str.fullmatch(pattern).astype(bool))
-    except (re.error, ValueError) as error:
-        raise UserError(f"{pattern!r} is no regular expression") from error
+        # The kernel allows any character in a comm.
+        compiled = re.compile(pattern, re.DOTALL)
+    except (re.error, TypeError) as error:
+        raise UserError(f"{pattern!r} is not a regular expression: {error}") from error
+    return np.array([compiled.fullmatch(str(name)) is not None for name in names], dtype=bool)
 
 
 def _column(frame: pd.DataFrame, name: str) -> NDArray[Any]:

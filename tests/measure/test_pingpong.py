@@ -24,7 +24,7 @@ def test_ping_pong(trace: Trace) -> None:
     assert np.isnan(found.switches_per_io)
     with pytest.raises(UserError, match="no task"):
         measure.ping_pong(trace, "fio", "nobody")
-    with pytest.raises(UserError, match="'nobody\\(' is no regular expression"):
+    with pytest.raises(UserError, match="'nobody\\(' is not a regular expression"):
         measure.ping_pong(trace, "fio", "nobody(")
     with pytest.raises(UserError, match="both match"):
         measure.ping_pong(trace, "fio", ".*")
