@@ -23,7 +23,7 @@ template = iolab.question(
 # A control shows that this machine would see the effect, or where it ends.
 control = iolab.question(
     name="template_control",
-    title="without direct=1",
+    title="In one line: what the control changes",
     fio="rw=randwrite bs=4k iodepth=16 ioengine=libaio",
     treatment={"cpu.weight": 1000},
     claims="iops ratio > 0.9",

@@ -148,6 +148,9 @@ class Cells:
         settings: dict[str, _Level] = {}
         for change in self.every:
             level = condition.get(change.factor_name)
+            if level is None and change.names == (_SECTION,):
+                # All phases at once are no control.
+                level = next(iter(self.recipe.phases), None)
             if level is not None and change.factor_name != INTERVENTION:
                 settings |= change.settings(level)
         recipe = self.recipe
@@ -169,10 +172,7 @@ class Cells:
 
     def digest(self) -> str:
         """Return eight hexadecimal digits that identify the whole question."""
-        changed = [
-            [list(change.names), list(change.levels), dict(change.together)]
-            for change in self.every
-        ]
+        changed = [[list(c.names), list(c.levels), dict(c.together)] for c in self.every]
         return digest_of({"recipe": asdict(self.recipe), "changes": changed})[:8]
 
 

@@ -36,6 +36,7 @@ from iolab.sweeps.request import (
     plan_blocks,
     requested_profile,
     sweep_label,
+    why_no_control,
 )
 from iolab.targets.vm import boot_of
 from iolab_agent.proc import text_of
@@ -298,7 +299,7 @@ def _preview(request: Request, pathology: Pathology) -> PathologyPreview:
     planned: list[Block] = []
     for alternatives in [(k,) for k in request.kernels] or profile.kernels:
         wanted = [k for k in alternatives if k not in {known.kernel for known in kernels}]
-        reasons = {kernel: _obstacle(kernel) for kernel in wanted}
+        reasons = {k: why_no_control(profile, k) or _obstacle(k) for k in wanted}
         unavailable |= {kernel: reason for kernel, reason in reasons.items() if reason}
         # A sweep tries them in the order of the profile.
         possible = [kernel for kernel in wanted if not reasons[kernel]]
@@ -339,9 +340,8 @@ def _obstacle(kernel: str) -> str:
     """Return why a kernel cannot run here, as far as this machine alone can know, or ""."""
     if platform.machine() != "x86_64":
         return f"the virtual machines need an x86-64 host, this is {platform.machine()}"
-    if kernel not in CATALOGUE and cached_kernel(kernel) is None:
-        return "damaged in the cache: add it again"
-    return ""
+    damaged = kernel not in CATALOGUE and cached_kernel(kernel) is None
+    return "damaged in the cache: add it again" if damaged else ""
 
 
 def _levels(conditions: Sequence[Condition], name: str) -> list[int | str | None]:

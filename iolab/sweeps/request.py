@@ -83,10 +83,7 @@ def check_request(request: Request) -> None:
         raise UserError(f"--seed must be 0 or more, not {request.seed}")
     check_clock(request.clock)
     if request.target == "vm" and request.clock == "host" and request.jobs != 1:
-        raise UserError(
-            "on the host's clock blocks run one at a time, so that none disturbs another: omit "
-            "--jobs"
-        )
+        raise UserError("on the host's clock blocks run one at a time, undisturbed: omit --jobs")
     for option, given in (("--calls", request.calls), ("--flat", request.flat)):
         if given and not request.observed:
             raise UserError(f"{option} needs observed cells: name them with --observe")
@@ -132,11 +129,7 @@ def chosen_pathologies(request: Request) -> list[Pathology]:
         for name in named:
             one_of("factor", name, {f for p in known for f in p.factors})
         one_of("profile", request.profile, {f for p in known for f in p.profiles})
-        chosen = [
-            p
-            for p in known
-            if request.profile in p.profiles and all(name in p.factors for name in named)
-        ]
+        chosen = [p for p in known if request.profile in p.profiles and {*named} <= {*p.factors}]
         if not chosen:
             raise UserError(
                 f"no pathology has the profile {request.profile} and all of these factors: "
@@ -255,8 +248,16 @@ def _plan_virtual(plan: PathologyPlan, request: Request, profile: Profile, seen:
                 _log.info("%s", reason)
 
 
+def why_no_control(profile: Profile, kernel: str) -> str:
+    """Return why a kernel cannot be that of the controls, or ""."""
+    treated = kernel in profile.grids[0].get(TREATED_KERNEL, ())
+    return f"{kernel} is the treatment: it needs another kernel as its control" if treated else ""
+
+
 def _plan_kernel(plan: PathologyPlan, request: Request, profile: Profile, kernel: str) -> None:
     """Plan the blocks on one kernel: all of them, or none if one cannot run here."""
+    if reason := why_no_control(profile, kernel):
+        raise CannotRunError(reason)
     blocks = blocks_of(
         plan.pathology, profile, kernel=kernel, clock=request.clock, seed=request.seed
     )
@@ -320,10 +321,9 @@ def _plan_real(
 
 def _check_place(machine: RealTarget, store: RawStore, plans: Iterable[PathologyPlan]) -> None:
     """Check the disk or folder, the same for all blocks, before anything starts."""
-    blocks = (item for plan in plans for item in plan.blocks.items())
-    missing = next((block for key, block in blocks if not store.has(key)), None)
-    if missing is not None:
-        machine.check(missing.plan)
+    missing = [b for plan in plans for key, b in plan.blocks.items() if not store.has(key)]
+    if missing:
+        machine.check(missing[0].plan)
 
 
 def _said(result: Result) -> str:

@@ -448,6 +448,15 @@ def test_what_an_antagonist_cannot_be_is_one_sentence(given: dict[str, Any], say
         iolab.antagonist(**given)
 
 
+def test_the_first_phase_is_the_control_of_another_one() -> None:
+    job = "fio --rw=read --bs=4k --name=each --name=one --stonewall --filename=test"
+    asked = iolab.question(fio=job, treatment={"section": "one"})
+    names = [[s.name for s in cells(asked, section=level).job.sections] for level in (None, "one")]
+    assert names == [["each"], ["one"]]
+    with pytest.raises(UserError, match="section each is the level of the control"):
+        iolab.question(fio=job, treatment={"section": "each"})
+
+
 def test_several_kernels_may_be_the_treatment() -> None:
     levels = ["6.1", "6.12"]
     asked = iolab.question(fio=JOB, treatment={"kernel": levels})

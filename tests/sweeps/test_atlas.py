@@ -44,15 +44,20 @@ def test_what_the_template_says_is_to_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / "template.py"
     template = (ATLAS / "_template.py").read_text()
     path.write_text(template)
-    kept = "citation, date, links, numbers, subject, happens, cause"
+    kept = "name, title, citation, date, links, numbers, subject, happens, cause, name, title"
     with pytest.raises(
         UserError, match=f"is not a complete entry: it still has the template's {kept}$"
     ):
         entries([str(path)])
     filled = re.sub(r'(?m)^( {8}.*)"(,|,\),)$', r'\1, mine"\2', template)
-    path.write_text(filled.replace("2026-01-31, mine", "2026-01-30"))
+    filled = filled.replace("2026-01-31, mine", "2026-01-30").replace("template", "filled")
+    path = tmp_path / "filled.py"
+    path.write_text(filled)
+    with pytest.raises(UserError, match=r"it still has the template's title, title$"):
+        entries([str(path)])
+    path.write_text(filled.replace("In one line: ", ""))
     (entry,) = entries([str(path)])
-    assert [question.name for question in entry.questions] == ["template", "template_control"]
+    assert [question.name for question in entry.questions] == ["filled", "filled_control"]
 
 
 def test_a_check_names_each_lack_and_exits_2(tmp_path: Path, iolab: Iolab) -> None:

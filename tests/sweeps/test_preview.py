@@ -105,6 +105,19 @@ def test_a_kernel_that_is_damaged_in_the_cache_cannot_run_here(tmp_path: Path, c
     assert (shown.kernels, shown.duration.seconds) == ([], 0)
 
 
+def test_a_kernel_is_not_its_own_control(tmp_path: Path) -> None:
+    path = tmp_path / "two_kernels.py"
+    path.write_text(
+        "import iolab\n"
+        "one = iolab.question(fio='rw=randread bs=4k', treatment={'kernel': '6.12'}, name='two')\n"
+    )
+    shown = preview(tmp_path, pathologies=[str(path)], kernels=["6.1", "6.12"])
+    assert [kernel.kernel for kernel in shown.kernels] == ["6.1"]
+    assert shown.unavailable == {
+        "6.12": "6.12 is the treatment: it needs another kernel as its control"
+    }
+
+
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [

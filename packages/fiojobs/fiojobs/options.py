@@ -152,7 +152,9 @@ def fault_of_change(option: str, value: str) -> str:
     """Return why an option, at a value, cannot be what a question changes, or ""."""
     name = same_option(option)
     if name in OWN_FILES or (name in TRANSLATED and name not in GRAMMARS and name != "verify"):
-        return f"fio's {option} cannot differ between cells: {fate_of(option)[0]}"
+        fault = f"fio's {option} cannot differ between cells: {fate_of(option)[0]}"
+        files = name in OWN_FILES or name == "filename"
+        return f"{fault} (two sections may: make section the treatment)" if files else fault
     if why := why_without_effect(name):
         return f"fio's {option} has no effect: {why}"
     # A virtual machine takes what a real one refuses.
