@@ -38,7 +38,7 @@ def main() -> None:
     modules: set[str] = set()
     for number, path in enumerate(paths):
         try:
-            of_job, machine = control_cells(f"j{number}", path)
+            of_job, machine = control_cells(f"j{number}", path, cpus=2)
             for cell in of_job:
                 if cell.job is not None:
                     check_job(cell.job)

@@ -111,21 +111,3 @@ def test_a_dry_run_is_the_plan(iolab: Iolab, root: Path, alone: dict[str, str]) 
     # Three boots of a treated pair and an A/A pair.
     assert (kernel["blocks"], kernel["cells"]) == (3, 12)
     assert document["folder"].endswith("dio_kworker/smoke-weight200-boots3-6.1")
-
-
-@pytest.mark.vm
-@pytest.mark.usefixtures("target")
-def test_the_outcome_as_json_is_alone_on_standard_output(iolab: Iolab, root: Path) -> None:
-    what = ("--profile", "smoke", "--kernel", "6.1", "--boots", "1", "--set", "weight=1000")
-    told = iolab("sweep", "--pathology", "dio_kworker", *what, "--json", "--root", root)
-    document = json.loads(told.out)
-    assert told.code == 0, told.error
-    (outcome,) = document["pathologies"]
-    assert (outcome["blocks"], outcome["blocks_measured"], outcome["blocks_kept"]) == (1, 1, 0)
-    # A pair, its A/A pair, and the pair once more with a trace.
-    assert (outcome["cells"], outcome["cells_invalid"], outcome["failed"]) == (6, 0, {})
-    assert Path(outcome["page"]).exists()
-    assert Path(document["start_page"]).exists()
-    assert [row["kernel"] for row in outcome["verdicts"]] == ["6.1"]
-    # Progress is told beside it.
-    assert "making the pages and figures" in told.error

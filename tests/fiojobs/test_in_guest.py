@@ -33,14 +33,14 @@ _JOBS = {
     "bs=128k\nnumjobs=2\n",
     "creates": "ioengine=filecreate nrfiles=200 size=800k openfiles=1",
 }
-_CELLS = {name: control_cells(name, job) for name, job in _JOBS.items()}
+_CELLS = {name: control_cells(name, job, cpus=1) for name, job in _JOBS.items()}
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of all jobs, one after another on one machine."""
     with wants("a virtual machine"):
-        target = prepare("6.1", "virtual", cpus=2, memory_mib=1024)
+        target = prepare("6.1", "virtual", cpus=1, memory_mib=1024)
     modules = {module for _, machine in _CELLS.values() for module in machine.modules}
     cells = [cell for cells, _ in _CELLS.values() for cell in cells]
     folder = tmp_path_factory.mktemp("jobs") / "results"

@@ -59,9 +59,18 @@ def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(
     assert not (killed / _FOLDER / "cells.parquet").exists()
 
     again = subprocess.run(
-        iolab(*_SWEEP, "--root", str(killed)), check=True, capture_output=True, text=True
+        iolab(*_SWEEP, "--json", "--root", str(killed)), check=True, capture_output=True, text=True
     )
     assert "1 of 2 blocks are in the store already" in again.stderr
+    assert "making the pages and figures" in again.stderr
+    # The outcome is alone on standard output.
+    document = json.loads(again.stdout)
+    (outcome,) = document["pathologies"]
+    assert (outcome["blocks"], outcome["blocks_measured"], outcome["blocks_kept"]) == (2, 1, 1)
+    assert (outcome["cells"], outcome["cells_invalid"], outcome["failed"]) == (4, 0, {})
+    assert Path(outcome["page"]).exists()
+    assert Path(document["start_page"]).exists()
+    assert {row["kernel"] for row in outcome["verdicts"]} == {"6.1"}
     register(QUICK)
     data = load(killed / _FOLDER)
     assert len(data.cells) == 4
