@@ -7,16 +7,14 @@ from iolab_agent.plan import Device
 DISK = Device("disk", "null_blk", 512, irqmode=2, completion_ns=570_000)
 JOB = "fio --filename=testfile.fio --norandommap --size=5G --bs=4K --ioengine=psync --numjobs=8 "
 JOB += "--direct=0 --fallocate=1 --runtime=60 --invalidate=1 --name=read --rw=randread "
-# Nothing is written back meanwhile, so that the device completes the reads alone.
-DIRTY = {"dirty_bytes": 1 << 30, "dirty_background_bytes": 1 << 29}
-ON = {"device": DISK, "filesystem": "ext4", "settings": DIRTY, "treatment": {"filesystem": "xfs"}}
+ON = {"device": DISK, "filesystem": "ext4", "treatment": {"filesystem": "xfs"}}
 report = iolab.question(
     **ON,
     name="xfs_mixed_buffered",
     title="Random reads and writes of one file through the page cache, XFS against ext4",
     fio=JOB + "--name=write --rw=randwrite",
-    # Published: 4.1 against 169 MB/s of reads, 126 against 406 in all, in the middle.
-    claims=["steady_iops ratio < 0.156", "iops ratio < 0.555"],
+    # Published, in the middle: reads 4.1 against 169 MB/s, writes 121 against 237.
+    claims=["read_iops ratio < 0.156", "write_iops ratio < 0.716"],
     published=iolab.Published(
         citation="Amir Goldstein, xfs: take shared inode lock on single page buffered writes",
         date="2022-09-22",
@@ -35,5 +33,5 @@ reads = iolab.question(
     name="xfs_mixed_reads",
     title="reads alone share the lock",
     fio=JOB,
-    claims="steady_iops ratio > 0.156",
+    claims="read_iops ratio > 0.156",
 )

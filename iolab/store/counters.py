@@ -7,7 +7,7 @@ import bisect
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal
 
@@ -30,7 +30,7 @@ ADDED_COLUMNS: Final = {
     **dict.fromkeys(
         (
             *("seconds", "runs_per_s", "program_value", "switches_per_s", "work_wait"),
-            *("antagonist_cpu", "latency_max_ns", "buffered"),
+            *("antagonist_cpu", "latency_max_ns", "buffered", "read_iops", "write_iops"),
         ),
         "float64",
     ),
@@ -106,12 +106,22 @@ def _did_io(result: CellResult) -> bool:
     return bool(_sides(result))
 
 
-def _from_fio(result: CellResult) -> dict[str, float | int]:
-    sides = _sides(result)
+def _rate(sides: Iterable[Mapping[str, Any]]) -> float:
     # Not fio's iops_mean: that averages samples, and a short run has none.
-    iops = math.fsum(side["total_ios"] / (side["runtime"] / 1e3) for side in sides)
+    return math.fsum(side["total_ios"] / (side["runtime"] / 1e3) for side in sides)
+
+
+def _from_fio(result: CellResult) -> dict[str, float | int]:
+    sides, jobs = _sides(result), result["fio"]["jobs"]
+    iops = _rate(sides)
+
+    def one_way(way: str) -> float:
+        return _rate(s for job in jobs if way in job for s in active_sides({way: job[way]}))
+
     return {
         "iops": iops,
+        "read_iops": one_way("read"),
+        "write_iops": one_way("write"),
         "seconds_per_io": 1 / iops,
         **_latencies(sides),
         "buffered": _buffered(result["fio"]),
@@ -235,10 +245,10 @@ def measures(result: CellResult, *, cpu: int) -> dict[str, Any]:
     # those of the whole system per I/O that the data device completed. ``fio_...`` are those of the
     # job, which may be dd; then ``iops`` are its writes per second of writing, as dd reports them,
     # and there are no latencies. For a fio job with several processes or directions, ``iops`` and
-    # ``ios`` are sums, and ``runtime_s`` is the longest. Percentiles cover all I/Os together: fio's
-    # bins (json+) are merged, and a percentile is the first bin that reaches it, as in fio. The job
-    # may also be a program, see `_program_measures`. ``idle`` is NaN where the kernel does not
-    # count it. A cell that did not run has NaN.
+    # ``ios`` are sums, and ``runtime_s`` is the longest. ``read_iops`` is 0 if fio read nothing.
+    # Percentiles cover all I/Os together: fio's bins (json+) are merged, and a percentile is the
+    # first bin that reaches it, as in fio. The job may also be a program, see `_program_measures`.
+    # ``idle`` is NaN where the kernel does not count it. A cell that did not run has NaN.
     try:
         gates = list(result.get("gates", []))
         if not all(isinstance(gate, str) for gate in gates):

@@ -21,6 +21,7 @@ from icountvm.toolbox import ensure_toolbox
 from iolab import __version__
 from iolab.blocks import BLOCK_FORMAT, Block
 from iolab.stats.conditions import main_value
+from iolab.store.counters import ADDED_COLUMNS
 from iolab.store.dataset import Dataset, load, result_folders
 from iolab.store.hashes import HASHES, BlockHashes, CellHashes, cell_hashes, has_hashes, read_hashes
 from iolab.store.raw import RawStore, block_key
@@ -397,6 +398,8 @@ def _cell(
     values: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> CheckedCell:
     (stored, found), (before, now) = hashes, values
+    # Tables that were written before a column existed have no value of it.
+    new = [name for name in ADDED_COLUMNS if pd.isna(before[name])]
     traced = stored.trace_sha256 or found.trace_sha256
     work, again = float(before[value]), float(now[value])
     return CheckedCell(
@@ -407,5 +410,5 @@ def _cell(
         stored=work,
         measured=again,
         ratio=again / work if work else math.nan,
-        different=different_values(before, now),
+        different=different_values(before, {**now, **{name: before[name] for name in new}}),
     )

@@ -21,6 +21,8 @@ def test_measures_are_what_a_pencil_finds() -> None:
     found = measures(result(), cpu=0)
     wanted = {
         "iops": 1500 / 0.5,
+        "read_iops": 0.0,
+        "write_iops": 1500 / 0.5,
         "steady_iops": 2000.0,
         "seconds_per_io": 0.5 / 1500,
         "latency_mean_ns": 4000.0,
@@ -113,6 +115,7 @@ def test_processes_and_directions_are_added_up_and_their_bins_merged() -> None:
     found = measures(made, cpu=0)
     assert (found["ios"], found["runtime_s"]) == (2000, 0.5)
     assert found["iops"] == 1500 / 0.5 + 500 / 0.25
+    assert (found["read_iops"], found["write_iops"]) == (500 / 0.25, 1500 / 0.5)
     assert found["latency_mean_ns"] == (1500 * 4000 + 500 * 8000) / 2000
     # 1000 of 2000 are in the first bin: exactly half.
     assert (found["latency_p50_ns"], found["latency_p95_ns"]) == (3008, 8192)
