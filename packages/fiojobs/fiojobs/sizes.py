@@ -151,9 +151,9 @@ def _give_size(
             each = [_amount(part, work.around.room_mib * _MIB) for part in text.split("-")]
             if None not in each and (factor != 1 or text.endswith("%")):
                 kept = [max(4096, int((part or 0) * factor) // 4096 * 4096) for part in each]
-                work.change(name, option, "-".join(map(str, kept)), why)
+                shown = "-".join(map(_shown, kept))
+                work.change(name, option, "-".join(map(str, kept)), why, shown)
             continue
-        measured = f"{scaled / _MIB:g} MiB" if scaled >= _MIB else f"{scaled >> 10} KiB"
         counts = option == "size" or "size" not in options
         reason = why if factor != 1 else "as asked" if amount == scaled else _ROUNDED
         if text.endswith("%"):
@@ -166,9 +166,13 @@ def _give_size(
         if same and counts and equal and scaled == size_mib * _MIB:
             del options[option]
         else:
-            work.take(name, option, measured, reason)
+            work.take(name, option, _shown(scaled), reason)
     if asked and not makes_files and (not equal or scaled != size_mib * _MIB):
         options["size"] = str(scaled)
+
+
+def _shown(size: int) -> str:
+    return f"{size / _MIB:g} MiB" if size >= _MIB else f"{size >> 10} KiB"
 
 
 def _scale(work: Work, name: str, factor: float, why: str) -> None:
@@ -177,7 +181,8 @@ def _scale(work: Work, name: str, factor: float, why: str) -> None:
         text = work.options[name].get(option, "")
         amount = 0 if text.endswith("%") else bytes_of(text)
         if amount > 0:
-            work.change(name, option, str(int(amount * factor) // 4096 * 4096), why)
+            kept = int(amount * factor) // 4096 * 4096
+            work.change(name, option, str(kept), why, _shown(kept))
     kind, colon, zones = work.options[name].get("random_distribution", "").partition(":")
     if kind == "zoned_abs":
         scaled = _ZONES.sub(lambda z: str(int(bytes_of(z[0]) * factor) // 4096 * 4096), zones)

@@ -65,11 +65,12 @@ class Work:
         if asked is not None:
             self.say(section, option, asked or "set", measured, why)
 
-    def change(self, section: str, option: str, value: str, why: str) -> None:
-        """Change the value of an option, and add a row if the value differs."""
+    def change(self, section: str, option: str, value: str, why: str, shown: str = "") -> None:
+        """Change the value of an option, and add a row, with it as `shown`, if it differs."""
         asked = self.options[section].get(option)
         if asked != value:
-            self.say(section, option, "not named" if asked is None else asked or "set", value, why)
+            before = "not named" if asked is None else asked or "set"
+            self.say(section, option, before, shown or value, why)
             self.options[section][option] = value
 
     def table(self) -> list[Row]:
