@@ -295,7 +295,10 @@ def _applied(recipe: Recipe, name: str, value: _Level) -> Recipe:
     if dot and owner in _APPLIED_TO:
         return _APPLIED_TO[owner](recipe, rest, value)
     sections = [section.name for section in recipe.sections]
-    if not recipe.sections or (dot and owner not in sections):
+    lacks = dot and owner not in sections
+    for own in [phase for phase, names in recipe.phases.items() if lacks and owner in names]:
+        raise UserError(f"section {owner} is not in each phase: vary its own, section={own}")
+    if not recipe.sections or lacks:
         raise UserError(_unknown(name, [f"{section}." for section in sections]))
     option, only = (rest, owner) if dot else (name, "")
     return replace(recipe, sections=_with_option(recipe.sections, option, value, only=only))
@@ -311,8 +314,7 @@ def _counted(recipe: Recipe, name: str, value: _Level) -> Recipe:
 def _of_phase(recipe: Recipe, name: str, value: _Level) -> Recipe:
     phase = recipe.phases.get(str(value))
     if phase is None:
-        known = ", ".join(recipe.phases)
-        raise UserError(f"the fio job has no {name} {value!r} ({known})")
+        raise UserError(f"the fio job has no {name} {value!r} ({', '.join(recipe.phases)})")
     return replace(recipe, sections=tuple(s for s in recipe.sections if s.name in phase))
 
 

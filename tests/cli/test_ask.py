@@ -49,6 +49,10 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
         ((_JOB, "--treatment", "stonewall"), "fio's stonewall cannot differ"),
         ((_JOB, "--treatment", "filename=x"), "two sections may: make section the treatment"),
         ((_JOB, "--treatment", "nrfiles=2"), "two sections may: make section the treatment"),
+        (
+            (f"{_JOB} -name=b -stonewall", "--treatment", "b.iodepth=2"),
+            "vary its own, section=b",
+        ),
         ((_JOB, "--treatment", "group_reporting"), "fio's group_reporting has no effect"),
         ((_JOB, "--treatment", "iodepth=1", "--treatment", "iodepth=2"), "iodepth=2"),
         ((_JOB, *_TREATED, "--kernel", "6.99"), "6.99"),
