@@ -130,10 +130,10 @@ def test_so_does_one_of_two_processors(target: VmTarget, tmp_path: Path, kept: P
     two.run(asked, tmp_path / "first")
     shutil.rmtree(_only(kept))
     with machines_disturbed(tmp_path) as disturbed:
-        for name in ("second", "third"):
+        for name in ("second", "third", "fourth"):
             two.run(asked, tmp_path / name)
     assert disturbed
-    for name in ("second", "third"):
+    for name in ("second", "third", "fourth"):
         assert _bytes(tmp_path / name) == _bytes(tmp_path / "first")
 
 
