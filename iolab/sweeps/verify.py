@@ -380,15 +380,20 @@ def compare_block(one: ChosenBlock, key: str, store: RawStore) -> CheckedBlock:
     """Compare a block measured again, in a store under a key, with its hashes and tables."""
     found = cell_hashes(store, key)
     cells, latency, mechanism = block_tables(store, [key])
-    now = block_values(key[:16], cells, latency, mechanism)
     data = one.data
-    before = block_values(one.hashes.name, data.cells, data.latency, data.mechanism)
     value = main_value(data.cells)
+    now = block_values(key[:16], _known(cells, data.cells, value), latency, mechanism)
+    before = block_values(one.hashes.name, data.cells, data.latency, data.mechanism)
     checked = [
         _cell(name, value, (hashes, found[name]), (before[name], now[name]))
         for name, hashes in one.hashes.cells.items()
     ]
     return CheckedBlock(one, value, checked, float(store.read(key, "run.json")["wall_s"]))
+
+
+def _known(cells: pd.DataFrame, stored: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return cells without the columns that did not exist when a table was written, but `value`."""
+    return cells.drop(columns=[n for n in ADDED_COLUMNS if n != value and stored[n].isna().all()])
 
 
 def _cell(
@@ -398,8 +403,6 @@ def _cell(
     values: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> CheckedCell:
     (stored, found), (before, now) = hashes, values
-    # Tables that were written before a column existed have no value of it.
-    new = [name for name in ADDED_COLUMNS if pd.isna(before[name])]
     traced = stored.trace_sha256 or found.trace_sha256
     work, again = float(before[value]), float(now[value])
     return CheckedCell(
@@ -410,5 +413,5 @@ def _cell(
         stored=work,
         measured=again,
         ratio=again / work if work else math.nan,
-        different=different_values(before, {**now, **{name: before[name] for name in new}}),
+        different=different_values(before, now),
     )

@@ -22,14 +22,14 @@ from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.paths import REFERENCE
 from iolab.store.dataset import Dataset, load
-from iolab.store.hashes import CellHashes, has_hashes
+from iolab.store.hashes import has_hashes
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
 from iolab.sweeps.block import measure_block
 from iolab.sweeps.verify import (
     LATENCIES,
     CheckedBlock,
-    _cell,
+    _known,
     block_values,
     choose_blocks,
     compare_block,
@@ -255,16 +255,17 @@ def test_the_same_tables_have_no_differences(data: Dataset) -> None:
 
 
 def test_a_column_that_older_tables_lack_is_no_difference(data: Dataset) -> None:
-    block = data.cells["cell"].iloc[0].partition("-")[0]
-    values = block_values(block, data.cells, data.latency, data.mechanism)
-    now = next(iter(values.values()))
-    hashes = CellHashes("0" * 64, None)
-    for older, different in (
-        ({"read_iops": math.nan, "iops": 0.0}, ["iops"]),
-        ({"read_iops": 1.0}, ["read_iops"]),
-    ):
-        found = _cell("c000", "iops", (hashes, hashes), ({**now, **older}, {**now, "read_iops": 5}))
-        assert list(found.different) == different
+    cells = data.cells.assign(read_iops=5.0)
+    for stored, different in ([math.nan] * len(cells), False), ([1.0] * len(cells), True):
+        before = replace(data, cells=cells.assign(read_iops=stored))
+        now = replace(data, cells=_known(cells, before.cells, "iops"))
+        found = differences(before, now)
+        assert all(columns == ["read_iops"] for columns in found.values())
+        assert bool(found) is different
+    # One value shows that the column existed.
+    before = replace(data, cells=cells.assign(read_iops=[1.0, *[math.nan] * (len(cells) - 1)]))
+    assert differences(before, replace(data, cells=_known(cells, before.cells, "iops")))
+    assert "program_value" in _known(cells, before.cells, "program_value")
 
 
 def test_the_same_block_by_another_name_is_the_same(data: Dataset) -> None:
