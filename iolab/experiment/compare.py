@@ -15,7 +15,7 @@ from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
 from iolab.experiment.question import BOOTS, question
 from iolab.pathology import named_pathology, register
-from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
+from iolab.pathology.base import Pathology, Profile
 from iolab.paths import runs_dir
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks
@@ -169,7 +169,7 @@ def chosen_kernels(pathology: Pathology, given: object) -> list[str]:
     """Return the kernels to boot; where another kernel is the treatment, that of the controls."""
     usual = pathology.profiles["quick"].kernels[0][0]
     kernels = [usual] if given is None else kernel_names(given, known_kernels())
-    treated = pathology.profiles["quick"].grids[0].get(TREATED_KERNEL, ())
+    treated = pathology.profiles["quick"].treated_kernels
     if treated and (len(kernels) != 1 or kernels[0] in treated):
         raise UserError(
             f"the treatment is the kernel {', '.join(map(str, treated))}: name one other kernel to "

@@ -126,6 +126,11 @@ class Profile:
         late = self.runtime_ms < 0 or (self.ramp_ms and self.runtime_ms <= self.ramp_ms)
         refuse(bool(late), what, f"runtime_ms ({self.runtime_ms}) must exceed ramp_ms")
 
+    @property
+    def treated_kernels(self) -> tuple[int | str | None, ...]:
+        """Return the kernels that are the treatment, () where something else is."""
+        return self.grids[0].get(TREATED_KERNEL, ())
+
     def grids_of(self, boot: int) -> tuple[Grid, ...]:
         """Return the grids that a boot measures, counted from 0."""
         most = self.grid_boots or (self.boots,) * len(self.grids)

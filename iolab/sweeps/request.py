@@ -250,8 +250,9 @@ def _plan_virtual(plan: PathologyPlan, request: Request, profile: Profile, seen:
 
 def why_no_control(profile: Profile, kernel: str) -> str:
     """Return why a kernel cannot be that of the controls, or ""."""
-    treated = kernel in profile.grids[0].get(TREATED_KERNEL, ())
-    return f"{kernel} is the treatment: it needs another kernel as its control" if treated else ""
+    if kernel not in profile.treated_kernels:
+        return ""
+    return f"{kernel} is the treatment: it needs another kernel as its control"
 
 
 def _plan_kernel(plan: PathologyPlan, request: Request, profile: Profile, kernel: str) -> None:
