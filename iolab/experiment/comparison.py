@@ -40,7 +40,11 @@ if TYPE_CHECKING:
 # Names of the values that figures show, with their units.
 _LABELS: Final = {
     "iops": "IOPS",
+    "read_iops": "IOPS of the reads",
+    "write_iops": "IOPS of the writes",
     "switches_per_io": "context switches per I/O",
+    "latency_mean_ns": "mean of the completion latency (ns)",
+    "latency_p50_ns": "median of the completion latency (ns)",
     "latency_p99_ns": "99th percentile of the completion latency (ns)",
 }
 
@@ -139,8 +143,12 @@ class Comparison:
 
     @property
     def value(self) -> str:
-        """Column of the ratio: IOPS, or a program's own number or runs per second."""
-        return main_value(self.cells)
+        """Column of the ratio: that of the first claim on a ratio, else `main_value`."""
+        claimed = (c.value for c in self.pathology.claims if c.contrast == "ratio")
+        kept = self.cells[self.cells["valid"]]
+        # A ratio needs numbers above 0 in every cell.
+        known = (name for name in claimed if name in kept and kept[name].gt(0).all())
+        return next(known, main_value(self.cells))
 
     @property
     def cells(self) -> pd.DataFrame:
@@ -160,7 +168,7 @@ class Comparison:
     @cached_property
     def aa(self) -> pd.DataFrame:
         """Ratio of the control to itself, which should be 1 (`iolab.report.aa_check`)."""
-        return report.aa_check(self.cells)
+        return report.aa_check(self.cells, self.value)
 
     @property
     def translation(self) -> pd.DataFrame:
@@ -174,7 +182,7 @@ class Comparison:
         `iolab.report.level_table`, which makes the table; by default the context switches per I/O,
         of a program per second.
         """
-        usual = "switches_per_io" if self.value == "iops" else "switches_per_s"
+        usual = "switches_per_io" if main_value(self.cells) == "iops" else "switches_per_s"
         return report.level_table(self.data, value or usual)
 
     def verdict(self) -> pd.DataFrame:

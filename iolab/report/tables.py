@@ -145,10 +145,13 @@ def effect_table(
     return table[columns].assign(reading=readings).reset_index(drop=True)
 
 
-def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataFrame:
+def aa_check(
+    cells: pd.DataFrame, value: str | None = None, *, confidence: float = CONFIDENCE
+) -> pd.DataFrame:
     """Compare the control with itself: the ratio of the A/A pairs, which should be 1.
 
-    At a confidence of 95 %, one interval in twenty misses 1 by chance.
+    `value` is a column of the cells, by default `main_value`. At a confidence of 95 %, one interval
+    in twenty misses 1 by chance.
 
     A row, for each kernel and control condition with valid A/A pairs, has the kernel, the factors
     that vary, ratio, low, high, n, pairs, p_value, and holds: whether the interval contains 1, or,
@@ -158,7 +161,7 @@ def aa_check(cells: pd.DataFrame, *, confidence: float = CONFIDENCE) -> pd.DataF
     if not _has_pairs(cells[cells["aa"]]):
         return pd.DataFrame(columns=["kernel", *numbers, "holds"])
     kept = comparable_cells(cells)
-    table = ratio_table(kept, main_value(kept), confidence=confidence)
+    table = ratio_table(kept, value or main_value(kept), confidence=confidence)
     table = table[table["aa"]].reset_index(drop=True)
     low, high = (table[name].fillna(table["ratio"].round(12)) for name in ("low", "high"))
     holds = ((low <= 1) & (high >= 1)).astype("boolean")
