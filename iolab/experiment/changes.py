@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from fiojobs import Row
-from fiojobs.options import KNOWN, fault_of_change, is_switch
+from fiojobs.options import KNOWN, fault_of_change, is_switch, unverified
 from icountvm.kernels import check_name
 from iolab.experiment.parameters import listed
 from iolab.experiment.recipe import Recipe
@@ -429,20 +429,18 @@ def _with_option(
     sections: Iterable[Section], name: str, value: _Level, *, only: str = ""
 ) -> tuple[Section, ...]:
     """Return sections with an option of fio in all of them, or in one."""
-    # As in a job that asks for it: verifying after the writes is outside of the measured time.
-    verifies = name in ("verify", "verify_pattern")
-    options = {name: str(value), **({"do_verify": "0"} if verifies else {})}
     if fault := fault_of_change(name, str(value)):
         raise UserError(fault if name in KNOWN else f"{_unknown(name, [])}; of fio: {fault}")
     return tuple(
         section
         if only and section.name != only
-        else Section(
-            section.name,
-            {n: v for n, v in section.options.items() if not sets_same(n, name)} | options,
-        )
+        else Section(section.name, unverified({**_without(section, name), name: str(value)}))
         for section in sections
     )
+
+
+def _without(section: Section, name: str) -> dict[str, str]:
+    return {n: v for n, v in section.options.items() if not sets_same(n, name)}
 
 
 def _unknown(name: str, more: Iterable[str]) -> str:

@@ -399,7 +399,8 @@ def test_a_value_that_fio_refuses_is_the_only_cause_that_is_named() -> None:
 def test_checksums_that_are_the_treatment_are_written_and_not_verified(
     name: str, value: str
 ) -> None:
-    made = iolab.question(fio=JOB, treatment={name: value})
+    writer = JOB.replace("randread", "randwrite")
+    made = iolab.question(fio=writer, treatment={name: value})
     (block, *_) = blocks_of(made, made.profiles["quick"], kernel="6.1", clock="virtual")
     verified = [
         section.options.get("do_verify")
@@ -409,6 +410,9 @@ def test_checksums_that_are_the_treatment_are_written_and_not_verified(
         if name in section.options
     ]
     assert set(verified) == {"0"}
+    # fio would fail: there is nothing on a new device to compare with.
+    with pytest.raises(UserError, match=f"{name} .* level of the control"):
+        iolab.question(fio=JOB, treatment={name: value})
 
 
 def test_what_is_on_or_off_may_be_true_or_false() -> None:

@@ -264,6 +264,17 @@ def test_verification_is_outside_of_the_measured_time() -> None:
     assert "verify_pattern" not in _of("rw=read verify_pattern=0xab").sections[0].options
 
 
+def test_what_is_verified_or_trimmed_beside_the_writes_is_a_row() -> None:
+    beside = "verify_backlog=64 trim_percentage=2 trim_backlog=8"
+    found = _of(f"rw=randwrite verify=crc32c verify_interval=4k {beside}")
+    for option in ("verify_backlog", "trim_percentage", "trim_backlog"):
+        assert _rows(found)[option][1] == "nothing"
+        assert option not in found.sections[0].options
+    assert found.sections[0].options["verify_interval"] == "4k"
+    # Without verify, fio heeds none of them.
+    assert "verify_backlog" not in _rows(_of("rw=randwrite verify_backlog=64"))
+
+
 def test_what_the_machine_cannot_have_is_named() -> None:
     for engine, lacks in LACKS.items():
         with pytest.raises(CannotRunError, match=lacks):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from iolab_agent.fio_options import GRAMMARS, REFUSED, USELESS, faults_of, same_option
 from iolab_agent.fio_values import BOOLEAN, SET
@@ -78,6 +79,15 @@ OWN_FILES = frozenset(
     )
 )
 
+# What a section reads or trims of what it has written, while it goes on: fio keeps no list of its
+# writes with do_verify=0 (do_io() of its backend.c).
+_VERIFIED_BESIDE = frozenset(
+    (
+        *("verify_backlog", "verify_backlog_batch"),
+        *("trim_percentage", "trim_backlog", "trim_backlog_batch", "trim_verify_zero"),
+    )
+)
+
 # Engines that end by themselves, or do no I/O that could be repeated for a time.
 ENDING = frozenset(
     (
@@ -146,6 +156,30 @@ def fate_of(option: str) -> tuple[str, str]:
     fault = "" if option in GRAMMARS else faults_of({option: "1"})[0]
     makes = "fio makes the files" if option in OWN_FILES else "passed on"
     return makes, f"refused: {fault.partition(': ')[2]}" if fault else "passed on"
+
+
+def verifies(options: Mapping[str, str]) -> bool:
+    """Return whether a section verifies what it reads or has written."""
+    # A pattern by itself is verified, too (str_verify_pattern_cb() of fio's options.c).
+    implied = "pattern" if "verify_pattern" in options else "0"
+    return options.get("verify", implied) not in ("0", "none")
+
+
+def only_reads(options: Mapping[str, str]) -> bool:
+    """Return whether a section reads, and does nothing else."""
+    return options.get("rw", "read").partition(":")[0] in ("read", "randread")
+
+
+def unverified(options: Mapping[str, str]) -> dict[str, str]:
+    """Return a section's options as they are measured: nothing is verified.
+
+    A section that writes still writes its checksums; one that only reads a new device has none.
+    """
+    if not verifies(options):
+        return dict(options)
+    if only_reads(options):
+        return {name: value for name, value in options.items() if "verify" not in name}
+    return {n: v for n, v in options.items() if n not in _VERIFIED_BESIDE} | {"do_verify": "0"}
 
 
 def fault_of_change(option: str, value: str) -> str:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from fiojobs.language import NODE, read_job
-from fiojobs.options import ENDING, LACKS, OWN_FILES, why_without_effect
+from fiojobs.options import (
+    ENDING,
+    LACKS,
+    OWN_FILES,
+    only_reads,
+    unverified,
+    verifies,
+    why_without_effect,
+)
 from fiojobs.sizes import give_bytes, give_sizes, parts_of_sectors
 from fiojobs.table import Row, Surroundings, Work
 from iolab_agent.cgroup_files import cores_of
@@ -288,22 +296,17 @@ def _start_delay(work: Work, name: str, ratio: float) -> None:
 
 def _verification(work: Work, name: str) -> None:
     options = work.options[name]
-    # A pattern by itself is verified, too (str_verify_pattern_cb() of fio's options.c).
-    implied = "pattern" if "verify_pattern" in options else "0"
-    if options.get("verify", implied) in ("0", "none"):
-        return
-    order = options.get("rw", "read").partition(":")[0]
-    if order in ("read", "randread"):
-        for option in [o for o in options if "verify" in o]:
-            why = "the device is new: there is no data to verify"
-            work.take(name, option, "nothing", why)
-        return
-    if options.get("verify_only", "0") != "0":
+    reads, measured = only_reads(options), unverified(options)
+    if verifies(options) and not reads and options.get("verify_only", "0") != "0":
         raise CannotRunError(
             f"the fio job's section {name} needs what an earlier run has written (verify_only)"
         )
-    why = "verifying after the writes is outside of the measured time; the checksums are written"
-    work.change(name, "do_verify", "0", why)
+    new = "the device is new: there is no data to verify"
+    for option in [option for option in options if option not in measured]:
+        work.take(name, option, "nothing", new if reads else "as do_verify")
+    if "do_verify" in measured:
+        why = "verifying after the writes is outside of the measured time; the checksums are written"
+        work.change(name, "do_verify", measured["do_verify"], why)
 
 
 def _page_cache(work: Work, name: str) -> None:
