@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from fiojobs.starting import fault_at_start
 from iolab.pathology.base import Machine, Profile
 from iolab.pathology.factors import MOST_CPUS, NO_INTERVENTION, intervention
 from iolab.results import CellResult
@@ -211,7 +212,7 @@ def check_recipe(recipe: Recipe, cell: Cell) -> None:
     for work in (cell.job, cell.program, *beside):
         cores = [] if work is None else list(work.cpus)
         if isinstance(work, OpenJob):
-            _check_blocks(work)
+            _check_start(recipe, work)
             asked = [section.options.get("cpus_allowed") for section in work.sections]
             cores += [core for text in asked if text for core in cores_of(text) or []]
         _check_cores(recipe, "the job's cores (cpus_allowed)", cores)
@@ -260,17 +261,11 @@ def _check_reach(device: Device, job: FioJob | None) -> None:
             )
 
 
-def _check_blocks(job: OpenJob) -> None:
-    """Check what fio refuses when it starts, but not when it parses a job."""
+def _check_start(recipe: Recipe, job: OpenJob) -> None:
+    device = "" if recipe.filesystem or not recipe.devices else recipe.devices[-1].kind
     for section in job.sections:
-        texts = section.options.get("bs", "").split(",")
-        least = min((bytes_of(text) for text in texts if text), default=0)
-        size = bytes_of(section.options.get("size", "")) or job.size_mib << 20
-        if least > size:
-            raise UserError(
-                f"section {section.name} of the fio job has blocks of {least >> 10} KiB (bs) "
-                f"and a file of {size >> 10} (size): give a larger size"
-            )
+        if fault := fault_at_start(section.options, job.size_mib << 20, device):
+            raise UserError(f"section {section.name} of the fio job {fault}")
 
 
 def _in_memory(device: Device) -> bool:

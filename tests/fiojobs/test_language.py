@@ -126,10 +126,81 @@ _CALL = "fio --name=a --rw=randrw --bs=8k"
         'fio --name=a --rw=${IOLAB_ABSENT-randrw} --bs="${IOLAB_ABSENT:=8k}"',
         f"{_CALL} ${{IOLAB_ABSENT:-}}",
         "A=8; B=${A}k; fio --name=a --rw=randrw --bs=$B",
+        f"result=$({_CALL} | jq '.jobs[0].read.iops')\necho $result",
+        f"r=`{_CALL} | cut -d';' -f7`",
+        'D=8k\nr="$(fio --name=a --rw=randrw --bs="$D" | tail -1)"',
+        f"{_CALL} | tee -a $(hostname).log",
+        f"fio --version\n{_CALL}",
+        f"command -v fio >/dev/null || {{ echo none; exit 1; }}\n{_CALL}",
+        f"if ! command -v fio; then\n  exit 1\nfi\nif ! {_CALL}; then echo bad; fi",
+        f"if check_tool fio; then\n  local r\n  r=$({_CALL})\nelse\n  dd if=a of=b\nfi",
+        f"- Command: {_CALL}\na: (g=0): rw=randrw\n",
+        f"It was measured with `{_CALL}`",
+        "fio --name=3Da --rw=3D=\nrandrw =0A=\n   --bs=3D8k",
+        f"cd tmp || exit 1\napt-get install -y fio && {_CALL}",
+        'O="--rw=randrw --bs=8k"\nfio --name=a $O',
+        f"{_CALL}```\n",
+        f"C:\\Users\\me> {_CALL}",
+        "PS C:\\me> .\\fio.exe --name=a --rw=randrw --bs=8k",
+        '"C:\\Program Files\\fio.exe" --name=a --rw=randrw --bs=8k',
+        "The job:\n\n[a]\nrw=randrw\nbs=8k\n",
+        "a.fio\n[a]\nrw=randrw\nbs=8k\n========\n$ fio a.fio\n",
+        "cat a.fio\n[a]\nrw=randrw\nbs=8k\n\n~/bin/fio a.fio\na: (g=0)\n",
     ],
 )
 def test_what_a_shell_or_a_page_puts_around_a_job_is_no_part_of_it(text: str) -> None:
     assert read_job(text) == [Section("a", _mixed())]
+
+
+def test_a_shell_calculates_a_value() -> None:
+    text = "N=4\nfio --name=a --bs=$((N*1024)) --iodepth=$(( (2 + 6) / 2 ))"
+    assert read_job(text)[0].options == {"bs": "4096", "iodepth": "4"}
+    with pytest.raises(UserError, match="no other program"):
+        read_job("fio --name=a --bs=$((UNKNOWN*1024))")
+
+
+def test_what_another_program_prints_does_not_matter_where_no_value_does() -> None:
+    text = "me=`basename $0`\nfio --name=x-$(hostname -f) --output=$me.json --rw=read"
+    (section,) = read_job(text)
+    assert section == Section("x---hostname--f-", {"output": "$me.json", "rw": "read"})
+    with pytest.raises(UserError, match="no other program for a value: '\\$\\(nproc\\)'"):
+        read_job("N=$(nproc)\nfio --name=a --numjobs=$N")
+
+
+def test_a_loop_over_values_that_the_text_has_is_a_call_for_each() -> None:
+    text = (
+        "SIZES='4k 64k'\nMODES=(read write)\nfor rw in ${MODES[@]}; do\n  for bs in $SIZES\n  do\n"
+        "    r=$(fio --name=$rw-$bs --rw=$rw --bs=$bs | jq .jobs)\n  done > log\ndone\n"
+    )
+    found = read_job(text)
+    assert [section.name for section in found] == ["read-4k", "read-64k", "write-4k", "write-64k"]
+    assert found[3].options == {"rw": "write", "bs": "64k", "stonewall": ""}
+    for values in ("$(seq 4)", "$IOLAB_ABSENT", "*.fio", "{1..4}"):
+        with pytest.raises(UserError, match="--vary"):
+            read_job(f"for i in {values}; do fio --name=a --iodepth=$i; done")
+    many = " ".join(map(str, range(1, 66)))
+    with pytest.raises(UserError, match="65 calls"):
+        read_job(f"for i in {many}; do fio --name=a --iodepth=$i; done")
+
+
+@pytest.mark.parametrize("word", ["1", "0"])
+def test_a_word_after_a_switch_is_a_job_file_to_fio(word: str) -> None:
+    with pytest.raises(UserError, match=f"write --thread={word}"):
+        read_job(f"fio --name=a --thread {word} --rw=read")
+
+
+def test_lines_of_options_are_a_section() -> None:
+    text = "fio settings:\n\nfilename=/dev/sda\ndirect=1\n# of many\ngroup_reporting\n"
+    options = {"filename": "/dev/sda", "direct": "1", "group_reporting": ""}
+    assert read_job(text) == read_job(text[15:]) == [Section("job", options)]
+
+
+def test_a_device_of_windows_is_a_device() -> None:
+    name = "\\\\.\\PhysicalDrive1"
+    for text in (f"fio --name=a --filename={name}", f"[a]\nfilename={name}\n"):
+        assert read_job(text)[0].options == {"filename": name}
+    options = read_job("fio.exe --name=a --filename=D\\:\\test.dat")[0].options
+    assert options == {"filename": "D\\:\\test.dat"}
 
 
 @pytest.mark.parametrize(
@@ -267,7 +338,9 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("fio --name=a --numjobs=$(nproc)", "$(nproc)"),
         ("fio --name=a --rw={read|write}", "{read|write}"),
         ("fio --name=a --filename=<device>", "<device>"),
-        ("for i in 1 2; do fio --name=a; done", "for i in"),
+        ("for i in $(seq 2); do fio --name=a; done", "'for i in $(seq 2)' is a shell's"),
+        ("if [ $1 ]; then fio --name=a; else echo; fio --name=b; fi", "a condition (else)"),
+        ("while true; do fio --name=a; done", "'while true' is a shell's"),
         ("echo bfq > /sys/block/sda/queue/scheduler; fio --name=a", "/sys/block"),
         ("modprobe brd; fio --name=a", "modprobe"),
         ("fio", "without any option"),
@@ -280,7 +353,7 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ('fio "$@"', "$@"),
         ("A=$IOLAB_ABSENT\nfio --name=a --filename=$A", "'IOLAB_ABSENT'"),
         ("[a]\nsize=${IOLAB_ABSENT:-1g}\n", "'IOLAB_ABSENT:-1g'"),
-        ("# for i in 1 2; do fio --bs=$i; done", "'for i in 1 2' is a shell's"),
+        ("# for i in *; do fio --bs=$i; done", "'for i in *' is a shell's"),
         ("# rw=read", "only a comment"),
         ("fio --name=a; fio --name='b", "No closing quotation"),
         ("$ cat a.fio\n[a]\nbs=8k\n$ fio a.fio /test\n", "cannot read the fio job '/test'"),
@@ -355,7 +428,10 @@ def test_a_variable_does_not_matter_where_no_value_does() -> None:
     assert section.options["exec_prerun"] == "echo $X"
     for name in ("/dev/$X", "/dev/${X}p1:/dev/$Y"):
         assert read_job(f"fio --name=a --filename={name}")[0].options["filename"] == name
-    for name in ("$X", "/dev/shm/$X", "/dev/sda:$X"):
+    # Nor does the folder of a file.
+    for name in ("$X/f", "${X}/tmp/fio.tmp"):
+        assert read_job(f"fio --name=a --filename={name}")[0].options["filename"] == name
+    for name in ("$X", "/dev/shm/$X", "/dev/sda:$X", "$X/sdb", "$X/nvme0n1"):
         with pytest.raises(UserError, match="'X'"):
             read_job(f"fio --name=a --filename={name}")
     # fio fills these in itself.

@@ -87,6 +87,13 @@ def test_what_is_a_part_of_a_size_is_scaled_with_it() -> None:
     assert section.options["io_size"] == "10%"
 
 
+def test_a_part_that_is_read_or_written_holds_a_block() -> None:
+    job = "rw=read bs=16k size=1t offset_increment=64k zonemode=strided zonesize=128k zoneskip=4k"
+    options = _of(f"{job} io_size=32k").sections[0].options
+    assert [options[name] for name in ("zonesize", "io_size")] == ["16384", "16384"]
+    assert options["zoneskip"] == options["offset_increment"] == "0"
+
+
 def test_the_question_may_choose_the_size() -> None:
     assert _of("rw=read size=1g", size_mib=8).size_mib == 8
     assert _of("rw=read", size_mib=8).size_mib == 8
@@ -215,6 +222,38 @@ def test_a_time_that_outlasts_the_run_is_a_row(option: str) -> None:
     assert name not in _rows(_of(f"rw=read {name}=1ms"))
 
 
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ("rate_iops=6", "3 I/Os"),
+        ("rate_iops=5,10", "6 I/Os"),
+        ("rate=4k bs=4k", "0 I/Os"),
+        ("rate=,8k bs=4k,8k", "1 I/Os"),
+        ("rate_iops=100", ""),
+        ("rate=1m bs=4k", ""),
+    ],
+)
+def test_a_rate_of_a_few_blocks_is_a_row(options: str, most: str) -> None:
+    found = _of(f"rw=randrw runtime=60 {options}")
+    said = [row.why for row in found.rows if row.option.startswith("rate")]
+    assert [most in why for why in said] == [True] * bool(most)
+
+
+def test_what_fio_does_when_the_job_ends_is_a_row() -> None:
+    for option in ("end_fsync", "fsync_on_close"):
+        job = f"rw=write size=8m {option}=1"
+        assert _rows(_of(job))[option] == ("1", "not measured")
+        assert option not in _rows(_of(job, as_asked=True))
+        assert option not in _rows(_of(f"rw=read {option}=1"))
+    # It closes one of many files after another.
+    assert "fsync_on_close" not in _rows(_of("rw=write nrfiles=8 fsync_on_close=1"))
+
+
+def test_a_runtime_of_nothing_has_one_row() -> None:
+    rows = [row for row in _of("rw=read runtime=0").rows if row.option == "runtime"]
+    assert [(row.asked, row.measured) for row in rows] == [("0", "600 ms")]
+
+
 def test_as_asked_a_runtime_without_time_based_ends_the_job() -> None:
     found = _of("rw=read size=8m runtime=5 ramp_time=1", as_asked=True)
     assert (found.runtime_ms, found.ramp_ms, found.to_end) == (5000, 0, True)
@@ -279,6 +318,8 @@ def test_what_the_machine_cannot_have_is_named() -> None:
     for engine, lacks in LACKS.items():
         with pytest.raises(CannotRunError, match=lacks):
             _of(f"ioengine={engine}")
+    with pytest.raises(CannotRunError, match="give an engine of Linux, such as libaio"):
+        _of("ioengine=windowsaio")
     with pytest.raises(CannotRunError, match="read_iolog"):
         _of("read_iolog=recorded")
     for option in ("opendir=/srv", "verify_only"):

@@ -3,24 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fiojobs.arithmetic import with_calculations
+from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
-from fiojobs.shell import (
-    VARIABLE,
-    FioCommand,
-    fio_commands,
-    job_text,
-    plain_text,
-    with_variables,
-)
+from fiojobs.plain import job_text, plain_text
+from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_variables
+from fiojobs.words import no_other_program
 from iolab_agent.fio_options import same_option, sets_same
 from iolab_agent.plan import Section
 from iolab_base.errors import UserError
@@ -56,9 +51,13 @@ _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
 _KEYWORDS = frozenset(
     ("pagesize", "mb_memory", "ncpus", "jobname", "clientuid", "jobnum", "filenum")
 )
-# How the name of a device of the machine begins, and such names.
-NODE = r"/dev/(?!shm/)"
+# How the name of a device of the machine begins, also of Windows, and such names.
+NODE = r"(?:/dev/(?!shm/)|\\\\[.?]\\)"
 _NODES = re.compile(rf"{NODE}[^:]+(:{NODE}[^:]+)*")
+# A file in some folder, which is not that of devices.
+_IN_FOLDER = re.compile(
+    r"\$(?:\w+|\{\w+\})/(?!.*\b(?:[shv]d|xvd|nvme|dm-|md|nullb|loop)[a-z0-9]+$)[^:$]+"
+)
 
 
 @dataclass
@@ -100,10 +99,14 @@ class _Text:
     def filled(self, value: str, option: str = "") -> str:
         """Return a value with the variables of the environment, as fio and a shell fill them in."""
         text = with_variables(value, self.environment, _KEYWORDS)
+        text = with_calculations(text, self.environment) if "$((" in text else text
         # Those that a script gave to its own variables are among the unknown.
         unknown = [m[1] or m[2] or "" for m in VARIABLE.finditer(text) if m[2] not in _KEYWORDS]
-        if not unknown or _is_any(option, text):
+        program = text.find("$(")
+        if (not unknown and program < 0) or _is_any(option, text):
             return text
+        if program >= 0:
+            raise no_other_program(text[program:])
         name = unknown[0][:40]
         if re.fullmatch("[0-9@*]+", name):
             raise UserError(f"the fio job needs ${name}, an argument of its script: give its value")
@@ -114,7 +117,7 @@ def _is_any(option: str, value: str) -> bool:
     """Return whether an option is measured as the same whatever its value, or runs in the guest."""
     name = same_option(option)
     if name == "filename":
-        return _NODES.fullmatch(value) is not None
+        return (_NODES.fullmatch(value) or _IN_FOLDER.fullmatch(value)) is not None
     return name == "directory" or name.startswith("exec_") or why_without_effect(name) is not None
 
 
@@ -145,11 +148,13 @@ def read_job(job: str | Path) -> list[Section]:
     # A file is never a command line, even if it has a single line.
     if path is not None:
         text = _read(path)
-        _words_of_json(text)
-        _read_text(text, path.parent, found)
+        if (calls := shell_text(text)) is None:
+            _read_text(text, path.parent, found)
+        else:
+            _read_pasted(calls, found)
     else:
         text = plain_text(str(job))
-        _read_pasted(_words_of_json(text) or text, found)
+        _read_pasted(shell_text(text) or text, found)
     found.end_call()
     if not found.sections:
         only = f" called {', '.join(found.only)}" if found.only else " beside [global]"
@@ -182,19 +187,6 @@ def _path_of(job: str | Path) -> Path | None:
     return Path(text) if named else None
 
 
-def _words_of_json(text: str) -> str | None:
-    """Return the command line of a JSON list of words, or None for what is no JSON."""
-    try:
-        value = json.loads(text) if text[:1] in ("{", "[") else None
-    except (ValueError, RecursionError):
-        return None
-    if value and isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return shlex.join(value)
-    if value is not None:
-        raise UserError("the fio job is JSON, and no job: iolab.load reads what fio has measured")
-    return None
-
-
 def _read(path: Path) -> str:
     name = str(path)
     try:
@@ -216,7 +208,11 @@ def _read_pasted(text: str, found: _Text) -> None:
         return
     commands, here = fio_commands(text)
     if here is not None and not commands:
-        _read_text(here, Path(), found)
+        calls = shell_text(here)
+        if calls is None:
+            _read_text(here, Path(), found)
+        else:
+            _read_pasted(calls, found)
     elif not commands:
         raise UserError(f"the fio job is only a comment: {text[:40]!r}")
     for command in commands:
@@ -257,7 +253,8 @@ def _read_lines(
             key, _, value = (part.strip() for part in line.partition("="))
             if not name:
                 raise UserError(
-                    f"the fio job: line {number} ({key[:40]!r}) comes before any [section]"
+                    f"the fio job: line {number} ({key[:40]!r}) comes before any [section], and is "
+                    "no call of fio"
                 )
             _put(options, key, value)
             if key == "kb_base":
@@ -285,7 +282,7 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
     for key, value in _options(command, found):
         if key == "name":
             found.add(name or "global", options)
-            name, options = value, {}
+            name, options = with_variables(value, found.environment), {}
         elif key == "section":
             found.only.append(value)
         elif key in _NO_JOB:
@@ -321,6 +318,9 @@ def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
         key = whole_name(key) if dashed or separator else key
         # A value may be a negative number.
         valued = bool(rest) and re.match("[^-]|-[0-9]", rest[0]) is not None
+        if dashed and not separator and key in _ALONE and rest[:1] in (["0"], ["1"]):
+            # It would be the name of a job file.
+            raise UserError(f"the fio job: fio takes no word after {word}: write {word}={rest[0]}")
         if dashed and not separator and key not in _ALONE and valued:
             value = rest.pop(0)
         alone = key in _ALONE or why_without_effect(key) is not None

@@ -107,7 +107,7 @@ LACKS = {
     **dict.fromkeys(("libpmem", "dev-dax"), "persistent memory"),
     **dict.fromkeys(("libcufile", "libhipfile"), "a GPU"),
     **dict.fromkeys(("xnvme", "libblkio", "spdk"), "a library that Debian's fio lacks"),
-    **dict.fromkeys(("windowsaio", "solarisaio", "guasi"), "another operating system"),
+    **dict.fromkeys(("windowsaio", "solarisaio", "guasi"), "another system than Linux"),
     "libzbc": "a zoned block device",
     "mtd": "a flash device",
     "sg": "a SCSI device of its own",

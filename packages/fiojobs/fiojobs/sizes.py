@@ -31,6 +31,7 @@ _TEXTS: Final = frozenset(("filename", "directory", "filename_format", "opendir"
 _SEVERAL: Final = re.compile(r"\d+[a-z]*(?:[-:]\d+[a-z]*)+", re.IGNORECASE)
 _ZONES: Final = re.compile(r"(?<=/)\d+[a-z]*(?![\w%])", re.IGNORECASE)
 _ROUNDED: Final = "rounded down to whole MiB, or below one to 4 KiB"
+_MOVES = ("offset", "offset_increment", "zoneskip")
 _SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
 
 
@@ -177,11 +178,14 @@ def _shown(size: int) -> str:
 
 def _scale(work: Work, name: str, factor: float, why: str) -> None:
     """Scale what is a part of a size."""
+    blocks = _BLOCK.findall(",".join(work.options[name].get(o, "") for o in ("bs", "bsrange")))
     for option in _SCALED:
         text = work.options[name].get(option, "")
         amount = 0 if text.endswith("%") else bytes_of(text)
         if amount > 0:
-            kept = int(amount * factor) // 4096 * 4096
+            # In what is read or written, a block has room.
+            least = 0 if option in _MOVES else max(4096, *map(bytes_of, blocks), 0)
+            kept = max(min(least, amount), int(amount * factor) // 4096 * 4096)
             work.change(name, option, str(kept), why, _shown(kept))
     kind, colon, zones = work.options[name].get("random_distribution", "").partition(":")
     if kind == "zoned_abs":

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fiojobs.arithmetic import calculated
 from fiojobs.language import NODE, read_job
 from fiojobs.options import (
     ENDING,
@@ -26,7 +25,7 @@ from fiojobs.sizes import give_bytes, give_sizes, parts_of_sectors
 from fiojobs.table import Row, Surroundings, Work
 from iolab_agent.cgroup_files import cores_of
 from iolab_agent.fio_options import GRAMMARS, faults_of, same_option
-from iolab_agent.fio_values import time_us
+from iolab_agent.fio_values import bytes_of, time_us
 from iolab_agent.plan import Section
 from iolab_base.errors import CannotRunError, UserError
 
@@ -45,19 +44,15 @@ _READING = ("read", "randread", "rw", "readwrite", "randrw")
 _NO_FILES = ("cpuio", "exec", "null")
 # Times, in us without a unit, by which a job would be another one if they outlast the run.
 _WITHIN = ("latency_window", "thinktime")
+# What fio does when a job ends: it closes a file then if it has no others to open.
+_AT_THE_END = ("end_fsync", "fsync_on_close")
+# I/Os of a rate, below which a run shows little.
+_FEW: Final = 10
 _SECOND_US: Final = 10**6
 # Virtual time in which a job without a runtime has to end.
 _TO_END_MS: Final = 60_000
 _LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
 _OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
-# fio has bc calculate a value with a keyword (bc_calc() in its options.c).
-_MATHS: Final = re.compile(r"[0-9 ()*/+-]+")
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-}
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
 
@@ -181,7 +176,10 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
     if "profile" in options:
         raise UserError("the fio job is a profile, which makes jobs of its own: give these")
     if lacks is not None:
-        raise CannotRunError(f"the fio job's section {name} needs {lacks}, which iolab cannot make")
+        way = "; give an engine of Linux, such as libaio" if "Linux" in lacks else ""
+        raise CannotRunError(
+            f"the fio job's section {name} needs {lacks}, which iolab cannot make{way}"
+        )
 
 
 def _check_number_of_processes(options: Mapping[str, str]) -> None:
@@ -197,24 +195,7 @@ def _fill_keywords(work: Work, name: str) -> None:
     for option, value in work.options[name].items():
         filled = re.sub(r"\$(pagesize|mb_memory|ncpus)\b", lambda m: str(values[m[1]]), value)
         if filled != value:
-            work.change(name, option, _calculated(filled), "the virtual machine's")
-
-
-def _calculated(text: str) -> str:
-    """Return the value of an expression as fio's bc has it, in whole numbers; else the text."""
-    try:
-        return str(_value(ast.parse(text, mode="eval").body)) if _MATHS.fullmatch(text) else text
-    except (SyntaxError, ValueError, ZeroDivisionError):
-        return text
-
-
-def _value(node: ast.expr) -> int:
-    match node:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(left), _value(right))
-    raise ValueError(ast.dump(node))
+            work.change(name, option, calculated(filled), "the virtual machine's")
 
 
 def _phases(work: Work) -> list[list[str]]:
@@ -267,7 +248,7 @@ def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
         why = "as asked" if around.as_asked else "virtual time; as_asked=True takes the job's own"
         if to_end and ending:
             why = f"a job of {', '.join(ending)} ends by itself"
-        if not asked["runtime"] and not to_end:
+        if not asked["runtime"] and not to_end and "runtime" not in work.options[name]:
             work.say(name, "runtime", "until its size is done", measured, _OVER_AGAIN)
         work.take(name, "runtime", measured, why)
         no_ramp = "a job that runs to its end is measured as a whole"
@@ -275,11 +256,30 @@ def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
         if work.options[name].pop("time_based", "0") == "0" and asked["runtime"] and not to_end:
             work.say(name, "time_based", "not set", "set", _OVER_AGAIN)
         _start_delay(work, name, 1.0 if around.as_asked else ratio)
-        for option in _WITHIN:
-            text = work.options[name].get(option, "")
-            if (time_us(text) or 0) >= runtime_ms * 1000:
-                work.say(name, option, text, text, f"as asked, longer than the run: {_LONGER}")
+        _say_what_the_run_misses(work, name, runtime_ms, to_end=to_end)
     return ramp_ms, runtime_ms, to_end
+
+
+def _say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: bool) -> None:
+    """Say which options have little or no effect on what is measured."""
+    options = work.options[name]
+    for option in _WITHIN:
+        text = options.get(option, "")
+        if (time_us(text) or 0) >= runtime_ms * 1000:
+            work.say(name, option, text, text, f"as asked, longer than the run: {_LONGER}")
+    block = bytes_of(options.get("bs", "4k").partition(",")[0])
+    for option, of_one in (("rate_iops", 1), ("rate", block)):
+        rates = [bytes_of(text) for text in options.get(option, "").split(",")]
+        most = max(rates) * runtime_ms // (1000 * max(of_one, 1))
+        if any(rates) and most < _FEW:
+            why = f"as asked, {most} I/Os of a process in the run: {_LONGER}"
+            work.say(name, option, options[option], options[option], why)
+    own = any(option in options for option in OWN_FILES)
+    for option in () if to_end or only_reads(options) else _AT_THE_END:
+        # With several files, fio closes one after another.
+        if options.get(option, "0") != "0" and not (own and option == "fsync_on_close"):
+            why = "fio does it once, after the measured time; as_asked measures a job to its end"
+            work.say(name, option, options[option] or "set", "not measured", why)
 
 
 def _start_delay(work: Work, name: str, ratio: float) -> None:
@@ -302,10 +302,13 @@ def _verification(work: Work, name: str) -> None:
             f"the fio job's section {name} needs what an earlier run has written (verify_only)"
         )
     new = "the device is new: there is no data to verify"
+    beside = "nothing is verified in the measured time"
     for option in [option for option in options if option not in measured]:
-        work.take(name, option, "nothing", new if reads else "as do_verify")
+        work.take(name, option, "nothing", new if reads else beside)
     if "do_verify" in measured:
-        why = "verifying after the writes is outside of the measured time; the checksums are written"
+        why = (
+            "verifying after the writes is outside of the measured time; the checksums are written"
+        )
         work.change(name, "do_verify", measured["do_verify"], why)
 
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""Calculations in values: fio's own, and those of a shell."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+# fio has bc calculate a value with a keyword (bc_calc() in its options.c).
+_MATHS: Final = re.compile(r"[0-9 ()*/+-]+")
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+}
+_OF_SHELL: Final = re.compile(r"\$\(\(([^()$]*(?:\([^()$]*\)[^()$]*)*)\)\)")
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+def calculated(text: str) -> str:
+    """Return the value of an expression, in whole numbers; the text if it is none."""
+    try:
+        return str(_value(ast.parse(text, mode="eval").body)) if _MATHS.fullmatch(text) else text
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        return text
+
+
+def with_calculations(text: str, known: Mapping[str, str]) -> str:
+    """Return a text with the value of each ``$((...))`` that has one."""
+
+    def value(match: re.Match[str]) -> str:
+        inside = _NAME.sub(lambda name: known.get(name[0], name[0]), match[1])
+        found = calculated(inside.strip())
+        return found if found.lstrip("-").isdigit() else match[0]
+
+    return _OF_SHELL.sub(value, text)
+
+
+def _value(node: ast.expr) -> int:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left), _value(right))
+    raise ValueError(ast.dump(node))

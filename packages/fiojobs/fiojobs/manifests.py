@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Calls of fio in other languages: manifests of containers, tasks, and lists of words."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import yaml
+
+from fiojobs.plain import FIO
+from fiojobs.starters import program_of
+from iolab_base.errors import UserError
+
+_YAML: Final = re.compile(
+    r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:---|[ \t]*- |[ \t]*[\w.\"-]+:(?:[ \t]|$))", re.MULTILINE
+)
+_ALIAS: Final = re.compile(r"[\s\[,]\*\w")
+_MOST_ALIASES: Final = 30
+# What a mapping runs: of Kubernetes, of Compose, of Ansible.
+_RUN: Final = ("entrypoint", "command", "args", "shell", "ansible.builtin.shell", "cmd", "argv")
+_JOB: Final = re.compile(r"^[ \t]*\[[^\]\n]+\][ \t]*\n[ \t]*(?:[;#][^\n]*\n[ \t]*)*[a-z]\w*", re.M)
+_BUILT: Final = re.compile(
+    r"^[ \t]*(CMD|ENTRYPOINT|ENV)[ \t]+((?:[^\n\\]|\\\n|\\.)*)$", re.MULTILINE
+)
+_IMAGE: Final = re.compile(r"^[ \t]*(?:FROM|CMD|ENTRYPOINT)[ \t]", re.MULTILINE)
+# Options by which the words of an image are known as fio's.
+_OWN: Final = re.compile(r"--?(?:name|rw|readwrite|ioengine)[= ]")
+_LIST: Final = re.compile(r"[\[(]\s*[rbf]?[\"'](?:\S*/)?fio[\"']\s*[],]")
+
+
+def shell_text(text: str) -> str | None:
+    """Return the calls of fio, or the job, in a text that is of no shell; None for any other."""
+    if text[:1] in ("{", "[") and (found := _of_json(text)) is not None:
+        return found
+    if _IMAGE.search(text) and _BUILT.search(text):
+        return _of_image(text)
+    if _YAML.match(text):
+        return _of_yaml(text)
+    # What a here-document holds is read by itself.
+    return _of_program(text) if _LIST.search(text) and "<<" not in text else None
+
+
+def _of_json(text: str) -> str | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if value and isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return _command(value)
+    raise UserError("the fio job is JSON, and no job: iolab.load reads what fio has measured")
+
+
+def _command(words: list[str]) -> str:
+    """Return words as a line of a shell; the script of ``sh -c`` as it is."""
+    if len(words) > 2 and program_of(words[0]) in ("sh", "bash", "ash", "dash"):
+        options = list(itertools.takewhile(lambda word: word.startswith("-"), words[1:]))
+        if options and options[-1].endswith("c"):
+            return words[1 + len(options)]
+    return shlex.join(words)
+
+
+def _of_image(text: str) -> str | None:
+    """Return what an image runs, with the variables that its file sets."""
+    words, lines = list[str](), list[str]()
+    for name, given in _BUILT.findall(text):
+        value = given.replace("\\\n", "").strip()
+        if name == "ENV":
+            pairs = re.sub(r"^(\w+)[ \t]+", r"\1=", value) if "=" not in value.split()[0] else value
+            lines.append(f"export {pairs}")
+        elif value.startswith("["):
+            found = _literal(value)
+            words += found if isinstance(found, list) else []
+        else:
+            words.append(value)
+    run = words[0] if len(words) == 1 else _command(words) if words else ""
+    return "\n".join([*lines, run]) if FIO.search(run) else None
+
+
+def _literal(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _of_yaml(text: str) -> str | None:
+    if template := re.search(r"\{\{[^\n}]*\}\}", text):
+        raise UserError(f"the fio job: {template[0][:40]!r} stands for a value: give one")
+    # Some aliases of aliases are more than a machine holds.
+    if len(_ALIAS.findall(text)) > _MOST_ALIASES:
+        return None
+    try:
+        documents = list(yaml.safe_load_all(textwrap.dedent(text)))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    jobs, lines = dict[str, str](), list[str]()
+    for name, found in _walk(documents, ""):
+        if name:
+            jobs[name] = found
+        else:
+            lines.append(found)
+    if len(jobs) > 1:
+        jobs = {n: job for n, job in jobs.items() if any(n in line for line in lines)}
+    if len(jobs) > 1 or not (jobs or lines):
+        return None
+    here = [f"cat <<'FIO_JOB' > job\n{job}\nFIO_JOB\n" for job in jobs.values()]
+    return "\n".join([*here, *lines]) if lines else next(iter(jobs.values()))
+
+
+def _walk(value: object, key: str) -> Iterator[tuple[str, str]]:
+    """Yield jobs with their names, and calls of fio without one."""
+    if isinstance(value, Mapping):
+        yield from _of_mapping(value)
+    elif isinstance(value, list) and (call := _call_of(value)):
+        yield "", call
+    elif isinstance(value, list):
+        for one in value:
+            yield from _walk(one, "")
+    elif isinstance(value, str) and _JOB.search(value):
+        yield key, value
+    elif isinstance(value, str) and FIO.search(value) and " -" in value:
+        yield "", value
+
+
+def _call_of(words: list[object]) -> str | None:
+    """Return the call of fio that words are, also of an image whose program is fio."""
+    if not all(isinstance(word, str | int | float) for word in words):
+        return None
+    run = str(words[0]) if len(words) == 1 else _command([str(word) for word in words])
+    run = f"fio {run}" if run.startswith("-") and _OWN.search(f"{run} ") else run
+    return run if FIO.search(run) and " -" in run else None
+
+
+def _of_mapping(given: Mapping[object, object]) -> Iterator[tuple[str, str]]:
+    parts = {name: given[name] for name in _RUN if isinstance(given.get(name), str | list)}
+    listed = (part if isinstance(part, list) else [part] for part in parts.values())
+    words = list(itertools.chain.from_iterable(listed))
+    call = _call_of(words) if words else None
+    if call:
+        environment = given.get("env")
+        for pair in environment if isinstance(environment, list) else ():
+            if isinstance(pair, Mapping) and "value" in pair:
+                yield "", f"export {pair.get('name')}={shlex.quote(str(pair['value']))}"
+        # Kubernetes fills these in before a shell sees them.
+        yield "", re.sub(r"\$\(([A-Z_]+)\)", r"${\1}", call)
+    for name, value in given.items():
+        if not (call and name in parts):
+            yield from _walk(value, str(name))
+
+
+def _of_program(text: str) -> str:
+    """Return the call whose words are a list in a program's source."""
+    fault = UserError("the fio job is a program's source: give the call of fio that it makes")
+    try:
+        tree = ast.parse(textwrap.dedent(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise fault from None
+    lists = [n for n in ast.walk(tree) if isinstance(n, ast.List) and _LIST.match(ast.unparse(n))]
+    # A program may add to the list what no list shows.
+    if len(lists) != 1 or len(tree.body) > 1 or re.search(r"\]\s*\+|\+\s*\[", text):
+        raise fault
+    return _command([_word(element) for element in lists[0].elts])
+
+
+def _word(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=value):
+            return str(value)
+        case ast.JoinedStr(values=values):
+            return "".join(map(_word, values))
+        case ast.FormattedValue(value=value) | ast.Call(func=ast.Name(id="str"), args=[value]):
+            return _word(value)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _word(left) + _word(right)
+    return f"${{{re.sub(r'[^A-Za-z0-9]+', '_', ast.unparse(node)).strip('_')}}}"

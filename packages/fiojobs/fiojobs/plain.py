@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""Texts as people paste them: what pages, mails and editors put around and into a job."""
+
+from __future__ import annotations
+
+import quopri
+import re
+from typing import Final
+
+from fiojobs.starters import HARMLESS, STARTERS
+
+# What editors and pages make of characters, and what stands between them unseen.
+_CHARACTERS: Final = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u2033"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2212"), "-"),
+    **dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2007\u2009\u202f\u3000"), " "),
+    **dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060\u00ad"), ""),
+}
+_LONG_DASH: Final = re.compile("[\u2013\u2014]")
+# Lines of a page that hold nothing, and the end of a code block behind its last word.
+_FENCE: Final = re.compile(
+    r"^[ \t]*(?:(?:```|~~~)[\w-]*|={4,}|-{4,}|_{4,})[ \t]*$\n?|(?<=\S)[ \t]*```[ \t]*$", re.M
+)
+# Of a quoted mail; of a shell that waits for the rest of a command.
+_QUOTED: Final = re.compile(r"^[ \t]*>[> \t]*", re.MULTILINE)
+_WAITING: Final = re.compile(r"^[ \t]*>[ \t]*(?=-)", re.MULTILINE)
+_PROGRAMS: Final = "|".join(map(re.escape, [*STARTERS, *HARMLESS]))
+_START: Final = (
+    rf"(?:\S{{0,200}}[/\\])?(?:fio(?:\.exe)?|{_PROGRAMS}|export|for|while|until)(?=\s|$)"
+)
+FIO: Final = re.compile(
+    r"(?:^|[\s;&|(`])[\"']?(?:[^\s=\"'-][^\s\"']{0,200}[/\\])?fio(?:\.exe)?[\"']?(?=\s|$)(?!\s*=)",
+    re.MULTILINE,
+)
+# "[user@host ~]$ ", "root@host:~# ", "/ # ", "$ ", "PS C:\me> ", "Command: ", and the number or the
+# bullet of a list.
+_PROMPT: Final = re.compile(
+    rf"^[ \t]*(?:(?:\d+[.)]|[-*\u2022])[ \t]+)?"
+    rf"(?:(?:\[[^\]\n]*\]|[^\s#$%]{{0,80}}(?:[ \t][^\s#$%-]{{1,40}})?)[ \t]?[#$%\u276f\u279c\u227b]"
+    rf"[ \t]*|(?:PS )?[A-Z]:\\[^\n>]*>[ \t]*|[A-Z][\w ]{{0,40}}:[ \t]+(?=(?:sudo )?fio[ \t]))?"
+    rf"(?={_START}|[A-Za-z_]\w*=\S*[ \t]+{_START})",
+    re.MULTILINE,
+)
+_HEADER: Final = re.compile(r"^[ \t]*\[(?![^\]\s]+@[^\]]*\]#)[^\]\n]+\][ \t]*([;#].*)?$", re.M)
+# What a page says before a job: "The job:", or the name of its file.
+_TITLE: Final = re.compile(
+    r"\A(?:[^\n=\[\]]{1,80}:|\S+\.(?:fio|job|conf|cfg|ini|txt))[ \t]*\n\s*"
+    r"(?=\[[^\]\n]+\][ \t]*\n|[a-z]\w*[ \t]*=)"
+)
+_OPTIONS: Final = re.compile(r"(?:[ \t]*(?:[a-z][\w-]*[ \t]*(?:=.*)?|[;#].*)?\n)+")
+_ECHOED: Final = re.compile(r"(?:\S*[$#][ \t]*)?echo[ \t]")
+_SHOWN: Final = re.compile(
+    r"^(?:(?:\[[^\]\n]*\]|[^\s=\[]*)[ \t]*[$#] *)?(?:sudo +)?(?:cat|vim?|nano|less|fio) +\S+[ \t]*$"
+    r"\n?",
+    re.MULTILINE,
+)
+# The call that runs a shown job, behind a prompt or by itself. A lone "#" may begin a comment of
+# the job.
+_RUN: Final = re.compile(
+    r"^[ \t]*(?:(?:\[[^\]\n]*\][ \t]*[$#]|[^\s=\[;#]+[$#]|\$)[ \t]*"
+    r"(?=(?:sudo[ \t]+)?(?:\S*/)?fio[ \t])"
+    r"|(?=(?:sudo[ \t]+)?(?:[^\s=;#]*/)?fio[ \t]+(?:-|[^\s\d]\S*[./])))",
+    re.MULTILINE,
+)
+_HERE: Final = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n")
+
+
+def plain_text(text: str) -> str:
+    """Return a pasted text without what pages, editors and mails put around or into it."""
+    text = text.replace("\r\n", "\n").translate(_CHARACTERS)
+    # Two dashes at the start of a word; one within it, as in 4k-64k.
+    text = _LONG_DASH.sub("-", re.sub(r"(^|\s)[\u2013\u2014]-?(?=\w)", r"\1--", text))
+    text = _FENCE.sub("", text).strip()
+    text = (_QUOTED if text.startswith(">") else _WAITING).sub("", text).strip()
+    if len(text) > 1 and text[0] == text[-1] == "`":
+        text = text.strip("`").strip()
+    if "=3D" in text and not re.search(r"=(?![0-9A-F]{2}|\n)", text):
+        # As in the source of a mail.
+        text = quopri.decodestring(text.encode()).decode(errors="replace").strip()
+    return text
+
+
+def job_text(text: str) -> str | None:
+    """Return the text of a job file out of a plain text; None if that is a command line."""
+    text = _TITLE.sub("", text)
+    given = here_document(text)[1] is not None or _ECHOED.match(text)
+    if not given and _HEADER.search(text):
+        return None if run_of(text)[1] else _SHOWN.sub("", text)
+    if "\n" not in text or text.startswith("-") or FIO.search(without_prompts(text)):
+        return None
+    return f"[job]\n{text}" if _OPTIONS.fullmatch(f"{text}\n") else text
+
+
+def without_prompts(text: str) -> str:
+    """Return a plain text without the prompts of a shell."""
+    return _PROMPT.sub("", text)
+
+
+def run_of(text: str) -> tuple[str, str | None]:
+    """Return the call that runs a job shown before it, and that job; None without both."""
+    text = _TITLE.sub("", text)
+    header = _HEADER.search(text)
+    run = _RUN.search(text, header.end()) if header else None
+    return (text[run.start() :], _SHOWN.sub("", text[: run.start()])) if run else (text, None)
+
+
+def here_document(text: str) -> tuple[str, str | None]:
+    """Return a text without its first here-document, and that; None if there is none."""
+    begin = _HERE.search(text)
+    end = begin and re.compile(rf"^[ \t]*{begin[2]}[ \t]*$", re.M).search(text, begin.end())
+    if not begin or not end:
+        return text, None
+    return text[: begin.start()] + begin[3] + text[end.end() :], text[begin.end() : end.start()]

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""The words of commands, as a shell reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from fiojobs.plain import FIO
+from iolab_base.errors import UserError
+
+# In the place of a value: a page's <device> or {read|write}.
+_PLACEHOLDER: Final = re.compile(r"<[^<>\n]*>|\{[^{}\n]*[,|][^{}\n]*\}")
+_REDIRECTION: Final = re.compile(r"[<>&|]+[ \t]*")
+_SEPARATOR: Final = re.compile(r"[ \t]+|[;|&\n]+")
+# Commands within commands, and quotes within these.
+_DEEPEST: Final = 8
+
+
+def shown(word: str) -> str:
+    """Return a word as a sentence has it."""
+    return repr(word[:40])
+
+
+def no_other_program(text: str) -> UserError:
+    """Return the error for a value that another program would print."""
+    return UserError(f"the fio job: iolab runs no other program for a value: {text[:40]!r}")
+
+
+def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list[str], str]]:
+    """Yield the words of each command, the files that it is redirected to, and what ends it.
+
+    A call of fio within ``$(...)`` comes before the command that takes what it prints; any
+    other ``$(...)`` stays in its word.
+    """
+    words: list[str] = []
+    files: list[str] = []
+    # None between words: quotes may hold an empty one.
+    word: str | None = None
+    redirected = False
+    at = 0
+    while at < len(text):
+        character = text[at]
+        if character == "\\":
+            word = (word or "") + text[at + 1 : at + 2]
+            at += 2
+            continue
+        if character in "'\"`" or text.startswith("$(", at):
+            inside, programs, at = _quoted(text, at, depth)
+            yield from _within(programs, depth)
+            word = (word or "") + inside
+            continue
+        if character == "#" and word is None:
+            at = text.find("\n", at) if "\n" in text[at:] else len(text)
+            continue
+        if word is not None and word.endswith("=") and (match := _PLACEHOLDER.match(text, at)):
+            raise UserError(f"the fio job: {shown(word + match[0])} stands for a value: give one")
+        redirects = character in "<>" or text.startswith("&>", at)
+        if not redirects and character not in " \t\n;|&":
+            word = (word or "") + character
+            at += 1
+            continue
+        # The digit of 2> is no word.
+        if word is not None and not (redirects and word.isdigit()):
+            (files if redirected else words).append(word)
+            redirected = False
+        word = None
+        operator = (_REDIRECTION if redirects else _SEPARATOR).match(text, at)
+        at = operator.end() if operator else at + 1
+        redirected |= redirects
+        if operator and not redirects and (end := operator.group().strip(" \t")):
+            if words:
+                yield words, files, end
+            words, files = [], []
+    if word is not None:
+        (files if redirected else words).append(word)
+    if words:
+        yield words, files, ""
+
+
+def _within(programs: list[str], depth: int) -> Iterator[tuple[list[str], list[str], str]]:
+    for program in filter(FIO.search, programs):
+        for words, files, end in simple_commands(program, depth + 1):
+            yield words, files, end or "\n"
+
+
+def _quoted(text: str, start: int, depth: int) -> tuple[str, list[str], int]:
+    """Return what stands in quotes or ``$(...)``, its programs, and where the text goes on."""
+    unclosed = UserError(f"the fio job: No closing quotation: {text[start : start + 60]!r}")
+    if depth > _DEEPEST:
+        raise unclosed
+    if text[start] in "'`":
+        end = text.find(text[start], start + 1)
+        if end < 0:
+            raise unclosed
+        inside = text[start + 1 : end]
+        return (inside, [], end + 1) if text[start] == "'" else (f"$({inside})", [inside], end + 1)
+    if text[start] == "$":
+        return _substituted(text, start, depth)
+    found, programs, at = list[str](), list[str](), start + 1
+    while at < len(text):
+        if text[at] == '"':
+            return "".join(found), programs, at + 1
+        if text[at] == "`" or text.startswith("$(", at):
+            inside, inner, at = _quoted(text, at, depth + 1)
+            found.append(inside)
+            programs += inner
+            continue
+        # A backslash is one, unless it is before one of these or the end of a line.
+        escaped = re.match(r'\\([$`"\\]|\n)', text[at : at + 2])
+        found.append(escaped[1].strip("\n") if escaped else text[at])
+        at += 2 if escaped else 1
+    raise unclosed
+
+
+def _substituted(text: str, start: int, depth: int) -> tuple[str, list[str], int]:
+    """Return a ``$(...)``, as `_quoted` does."""
+    at, brackets = start + 2, 1
+    while at < len(text) and brackets:
+        if text[at] in "'\"`":
+            at = _quoted(text, at, depth + 1)[2]
+            continue
+        brackets += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 2 if text[at] == "\\" else 1
+    if brackets:
+        raise UserError(f"the fio job: No closing parenthesis: {text[start : start + 60]!r}")
+    return text[start:at], [text[start + 2 : at - 1]], at

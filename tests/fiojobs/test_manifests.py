@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Manifests, lists and sources that hold a call of fio."""
+
+from __future__ import annotations
+
+import pytest
+
+from fiojobs.language import read_job
+from iolab_agent.plan import Section
+from iolab_base.errors import UserError
+
+_POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: fio
+spec:
+  containers:
+  - name: fio
+    image: some/fio
+"""
+_A = [Section("a", {"rw": "read", "bs": "8k"})]
+_WORDS = "--name=a --rw=read --bs=8k"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{_POD}    command: [fio]\n    args: [--name=a, --rw=read, '--bs=8k']\n",
+        f"{_POD}    args:\n    - --name=a\n    - --rw=read\n    - --bs=8k\n",
+        f"{_POD}    command: [/bin/sh, -c]\n    args:\n    - |\n      fio {_WORDS}\n      sleep 9",
+        f"{_POD}    command: [sh, -c, 'fio --name=a --rw=read --bs=$(BS)']\n"
+        "    env:\n    - {name: BS, value: 8k}\n",
+        f"kubectl apply -f - <<EOF{_POD}    args: [--name=a, --rw=read, --bs=8k]\nEOF\n",
+        "      args:\n        - --name=a\n        - --rw=read\n        - --bs=8k\n",
+        "- --name=a\n- --rw=read\n- --bs=8k\n",
+        f"services:\n  fio:\n    image: some/fio\n    command: {_WORDS}\n",
+        f"- name: run fio\n  command: fio {_WORDS}\n  args:\n    chdir: /mnt\n",
+        f"- name: run\n  shell: |\n    cd /mnt\n    fio {_WORDS}\n  register: result\n",
+        "kind: ConfigMap\ndata:\n  fio.job: |-\n    [a]\n    rw=read\n    bs=8k\n",
+        "data:\n  a.fio: |\n    [a]\n    rw=read\n  b.fio: |\n    [b]\n    rw=write\n---\n"
+        "spec:\n  command: [fio, --bs=8k, /jobs/a.fio]\n",
+        'FROM alpine\nRUN apk add fio\nCMD ["fio", "--name=a", "--rw=read", "--bs=8k"]\n',
+        'ENTRYPOINT ["fio"]\nCMD ["--name=a", "--rw=read", "--bs=8k"]\n',
+        'FROM alpine\nENV BS 8k\nCMD ["sh", "-c", "fio --name=a --rw=read \\\n--bs=${BS}"]\n',
+        f"FROM alpine\nENV A=1\nCMD fio {_WORDS}\n",
+        'subprocess.run(["fio", "--name=a", "--rw=read", "--bs=8k"], check=True)',
+        "    cmd = [\n        'fio', '--name=a',  # why\n        '--rw=read', '--bs', '8k',\n    ]",
+    ],
+)
+def test_the_call_in_it_is_read(text: str) -> None:
+    assert read_job(text) == _A
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f"{_POD}    args: ['--name={{{{ name }}}}']\n", "'{{ name }}' stands for a value"),
+        ('run(["fio", "--name=a", f"--bs={size}"])', "environment variable 'size'"),
+        ('run(["fio", "--rw=" + kind, "--bs=" + str(of.size)])', "'kind'"),
+        ('c = ["fio", "--name=a"]\nc.append("--bs=8k")\n', "a program's source"),
+        ('run(["fio", "--name=a"] + more)', "a program's source"),
+        ('run(["fio", "--name=a"\n', "a program's source"),
+        ("spec:\n  args: [--leader-elect, --v=2]\n", "line 1 ('spec:')"),
+        ("a: [1\n", "neither an option"),
+    ],
+)
+def test_what_only_its_program_knows_is_one_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_job(text)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
