@@ -233,8 +233,12 @@ def test_calls_one_after_another_are_phases_and_those_in_the_background_are_not(
     sections = [Section("a", {"rw": "write"}), Section("a-2", {"direct": "1", "stonewall": ""})]
     for between in ("; ", " && ", "\nsudo ", " | tee log\n# the second\n"):
         assert read_job(one + between + two) == sections
-    beside = read_job(f"{one} & {two}")
-    assert "stonewall" not in beside[1].options
+    for between in (" & ", " &\n", " | tee log &\n", " & sleep 5; P=$!\n", " > log 2>&1 &\n\n"):
+        assert "stonewall" not in read_job(one + between + two)[1].options
+    for between in (" & wait; ", " &\nwait $!\n", " | grep & wait\n"):
+        assert read_job(one + between + two) == sections
+    loop = read_job("for i in a b; do fio --name=$i & done; wait; fio --name=c")
+    assert ["stonewall" in section.options for section in loop] == [False, False, True]
 
 
 def test_of_two_options_that_set_the_same_the_later_one_holds() -> None:
@@ -429,7 +433,7 @@ def test_a_variable_does_not_matter_where_no_value_does() -> None:
     for name in ("/dev/$X", "/dev/${X}p1:/dev/$Y"):
         assert read_job(f"fio --name=a --filename={name}")[0].options["filename"] == name
     # Nor does the folder of a file.
-    for name in ("$X/f", "${X}/tmp/fio.tmp"):
+    for name in ("$X/f", "${X}/tmp/fio.tmp", "$(pwd)/f"):
         assert read_job(f"fio --name=a --filename={name}")[0].options["filename"] == name
     for name in ("$X", "/dev/shm/$X", "/dev/sda:$X", "$X/sdb", "$X/nvme0n1"):
         with pytest.raises(UserError, match="'X'"):

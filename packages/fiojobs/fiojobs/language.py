@@ -56,7 +56,7 @@ NODE = r"(?:/dev/(?!shm/)|\\\\[.?]\\)"
 _NODES = re.compile(rf"{NODE}[^:]+(:{NODE}[^:]+)*")
 # A file in some folder, which is not that of devices.
 _IN_FOLDER = re.compile(
-    r"\$(?:\w+|\{\w+\})/(?!.*\b(?:[shv]d|xvd|nvme|dm-|md|nullb|loop)[a-z0-9]+$)[^:$]+"
+    r"\$(?:\w+|\{\w+\}|\([^()]*\))/(?!.*\b(?:[shv]d|xvd|nvme|dm-|md|nullb|loop)[a-z0-9]+$)[^:$]+"
 )
 
 

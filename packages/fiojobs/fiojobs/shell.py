@@ -41,7 +41,7 @@ _BACKSLASH: Final = re.compile(r"\\(?!\n)")
 # A loop over values that stand in the text, without another one inside.
 _LOOP: Final = re.compile(
     r"\bfor[ \t]+([A-Za-z_]\w*)[ \t]+in[ \t]+([^\n;`*?]+?)[ \t]*[;\n]\s*do\b"
-    r"((?:(?!\bfor[ \t]+\w+[ \t]+in\b|[;\n&][ \t]*done\b).)*)[;\n&][ \t]*done\b",
+    r"((?:(?!\bfor[ \t]+\w+[ \t]+in\b|[;\n&][ \t]*done\b).)*[;\n&])[ \t]*done\b",
     re.DOTALL,
 )
 # NAME=VALUE, or NAME=(VALUES) of bash, with a value in which a shell changes nothing.
@@ -87,7 +87,7 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     found: list[FioCommand] = []
     environment: dict[str, str] = {}
     others: list[list[str]] = []
-    last, otherwise = "", False
+    last, otherwise, behind = "", False, False
     for given, files, end in _until_prose(text, found):
         words = list(itertools.dropwhile(_LEADING.__contains__, given))
         otherwise = given[0] in _OTHERWISE or (otherwise and given[0] != "fi")
@@ -107,8 +107,12 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             if last == "|" and others and others[-1][0] == "echo":
                 here = " ".join(others[-1][1:])
             others = []
-            command.beside = bool(found) and last == "&"
+            command.beside = behind
             found.append(command)
+        if command is not None or last in ("|", "|&"):
+            behind = bool(found) and end == "&"
+        elif words[0] == "wait":
+            behind = False
         last = end
     if not found and others and here is None:
         if len(others) > 1:

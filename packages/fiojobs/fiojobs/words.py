@@ -71,7 +71,7 @@ def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list
         redirected |= redirects
         if operator and not redirects and (end := operator.group().strip(" \t")):
             if words:
-                yield words, files, end
+                yield words, files, end.strip() or "\n"
             words, files = [], []
     if word is not None:
         (files if redirected else words).append(word)
