@@ -91,39 +91,37 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     for given, files, end in _until_prose(text, found):
         words = list(itertools.dropwhile(_LEADING.__contains__, given))
         otherwise = given[0] in _OTHERWISE or (otherwise and given[0] != "fi")
-        if not words:
-            continue
         command = None
         # What reads the output of fio does not matter.
-        if last not in ("|", "|&") or others or not found:
+        if words and (last not in ("|", "|&") or others or not found):
             command = _fio_of(words, environment)
-            if command is None:
-                others.append([*words, *files])
-            elif otherwise:
-                raise UserError("the fio job has a condition (else): give the call that runs")
+            others += [] if command else [[*words, *files]]
         if command is not None:
-            for other in others:
-                _check_harmless(other)
-            if last == "|" and others and others[-1][0] == "echo":
-                here = " ".join(others[-1][1:])
+            if otherwise:
+                raise UserError("the fio job has a condition (else): give the call that runs")
+            echoed = _check_harmless(others)
+            here = echoed if last == "|" and echoed else here
             others = []
             command.beside = behind
             found.append(command)
         if command is not None or last in ("|", "|&"):
             behind = bool(found) and end == "&"
-        elif words[0] == "wait":
-            behind = False
+        behind = behind and words[:1] != ["wait"]
         last = end
     if not found and others and here is None:
         if len(others) > 1:
             raise UserError(f"the fio job: {shown(others[0][0])} is not fio, and no fio follows")
         found.append(FioCommand(others[0], bare=True))
+    return _calls(found), here
+
+
+def _calls(found: list[FioCommand]) -> list[FioCommand]:
+    """Return calls without those that a script makes to ask for fio's version."""
     if len(found) > 1:
-        # Scripts ask for fio's version first.
         found = [one for one in found if one.words not in (["--version"], ["-v"], ["--help"])]
     if len(found) > _MOST_CALLS:
         raise UserError(f"the fio job makes {len(found)} calls of fio: give {_MOST_CALLS} or less")
-    return found, here
+    return found
 
 
 def _prepared(text: str) -> tuple[str, str | None]:
@@ -164,21 +162,25 @@ def _unrolled(text: str) -> str:
     return text
 
 
-def _check_harmless(words: list[str]) -> None:
-    """Raise UserError for a command before fio that may matter: iolab runs fio alone."""
-    if words[0] in _DECLARES or all(map(_ASSIGNED.fullmatch, words)) or "=(" in words[0]:
-        return
-    if program_of(words[-1]) == "fio":
-        # It installs fio, or asks for it.
-        return
-    name = program_of(words[0])
-    files = [word for word in words[1:] if word.startswith(("/proc/", "/sys/"))]
-    if name in ("sudo", "doas") and len(words) > 1:
-        _check_harmless(words[1:])
-    elif name not in {*HARMLESS, "tee"} or any(file != DROPS for file in files):
-        raise UserError(
-            f"the fio job: iolab starts fio alone, and not {shown(' '.join(words))} before it"
-        )
+def _check_harmless(commands: Sequence[list[str]]) -> str | None:
+    """Return what the last of the commands before fio prints, if it echoes that.
+
+    Raises UserError for one that may matter: iolab runs fio alone.
+    """
+    for words in commands:
+        sets = words[0] in _DECLARES or all(map(_ASSIGNED.fullmatch, words)) or "=(" in words[0]
+        name = program_of(words[0])
+        files = [word for word in words[1:] if word.startswith(("/proc/", "/sys/"))]
+        # "apt install fio" installs it, "check_tool fio" asks for it.
+        if sets or program_of(words[-1]) == "fio":
+            continue
+        if name in ("sudo", "doas") and len(words) > 1:
+            _check_harmless([words[1:]])
+        elif name not in {*HARMLESS, "tee"} or any(file != DROPS for file in files):
+            raise UserError(
+                f"the fio job: iolab starts fio alone, and not {shown(' '.join(words))} before it"
+            )
+    return " ".join(commands[-1][1:]) if commands and commands[-1][0] == "echo" else None
 
 
 def _until_prose(
