@@ -370,7 +370,9 @@ def test_the_agent_accepts_its_plans(asked: dict[str, Any]) -> None:
             {"fio": "rw=write blocksize=2m size=1m", "treatment": {"iodepth": 2}},
             "blocks of 2048 KiB",
         ),
-        ({"fio": "rw=write bs=4k", "size_mib": 1, "treatment": {"bs": "2m"}}, "a file of 1024"),
+        ({"fio": "rw=write bs=4k", "size_mib": 1, "treatment": {"bs": "2m"}}, "and 1024 KiB"),
+        ({"fio": "rw=trim", "treatment": {"iodepth": 2}}, "fio trims no files"),
+        ({"fio": "rw=trim filename=/dev/sda", "treatment": {"iodepth": 2}}, "zram"),
         (
             {
                 "fio": "rw=write bs=2m size=1m",
