@@ -89,7 +89,9 @@ def test_what_is_a_part_of_a_size_is_scaled_with_it() -> None:
 
 def test_a_part_that_is_read_or_written_holds_a_block() -> None:
     job = "rw=read bs=16k size=1t offset_increment=64k zonemode=strided zonesize=128k zoneskip=4k"
-    options = _of(f"{job} io_size=32k").sections[0].options
+    found = _of(f"{job} io_size=32k")
+    options = found.sections[0].options
+    assert "but a block" in next(row.why for row in found.rows if row.option == "zonesize")
     assert [options[name] for name in ("zonesize", "io_size")] == ["16384", "16384"]
     assert options["zoneskip"] == options["offset_increment"] == "0"
 

@@ -185,8 +185,10 @@ def _scale(work: Work, name: str, factor: float, why: str) -> None:
         if amount > 0:
             # In what is read or written, a block has room.
             least = 0 if option in _MOVES else max(4096, *map(bytes_of, blocks), 0)
-            kept = max(min(least, amount), int(amount * factor) // 4096 * 4096)
-            work.change(name, option, str(kept), why, _shown(kept))
+            part = int(amount * factor) // 4096 * 4096
+            kept = max(min(least, amount), part)
+            whole = why if kept == part else f"{why}, but a block"
+            work.change(name, option, str(kept), whole, _shown(kept))
     kind, colon, zones = work.options[name].get("random_distribution", "").partition(":")
     if kind == "zoned_abs":
         scaled = _ZONES.sub(lambda z: str(int(bytes_of(z[0]) * factor) // 4096 * 4096), zones)
