@@ -7,9 +7,7 @@ default scheduler settings and with 4 KiB at longer granularities.
 
 What was tuned, and why:
 
-* ``integrity`` (dix and dif) is a factor: with it the checksum costs the flat processor of virtual
-  time most of its instructions, the device is no longer the limit, and the thread moves less.
-* **No verify**: sha3-512 of every block costs the thread more than all the rest.
+* ``integrity`` (dix and dif) is a factor: with it, the checksum is the limit (``translation``).
 * **512 B** is smaller than XFS's block: XFS queues it otherwise, and kernels differ in its cost.
 * **autogroup off** on all kernels, which have different defaults for it.
 * **No I/O scheduler**: the report does not name one, and the kernels' defaults differ.

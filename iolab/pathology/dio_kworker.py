@@ -9,8 +9,7 @@ What was tuned, and why (``docs/reports/dio_kworker.md`` describes the factors a
   costs the submitter a copy of 4 KiB for each I/O, which a disk's DMA does not.
 * **Completions in clumps** (``clumping=tick``): without high-resolution timers null_blk completes
   what is due at the 4 ms tick, all at once: an extreme of interrupt coalescing.
-* **The depth is the device's speed**, iodepth / 4 ms, so it chooses the regime. On 6.1 the ratio is
-  0.76 at a depth of 256, **0.72 at 272**, 0.67 at 288, with the core outside 63, 68 and 73 % busy.
+* **The depth is the device's speed**, iodepth / 4 ms, so it chooses the regime.
 * **A ramp of 0.4 s**: a job that starts inside the cgroup takes that long to settle into the
   ping-pong, and CFS longer near the ``balance_weight``: ``threshold`` and ``long`` have 1 s.
 * **No I/O scheduler**, as is usual on NVMe.
