@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from iolab.figures.style import STYLE, condition_text
 from iolab.pathology.base import Pathology
 from iolab.stats.conditions import comparable_cells, kernels_of, pathology_of
-from iolab.stats.estimates import CONFIDENCE
+from iolab.stats.estimates import CONFIDENCE, COVERS
 from iolab.stats.tables import IOPS_LOST, mean_table, ratio_table
 from iolab_base.errors import UserError
 from iolab_base.files import atomic_write
@@ -204,14 +204,17 @@ def _mean_sample(cells: pd.DataFrame, confidence: float, *, bars: bool) -> str:
 
 
 def _cell_count(table: pd.DataFrame) -> str:
-    each = table["cells"] / table["n"]
-    return f"n = {_span(table['n'])} boots x {_span(each)} {_plural('cell', each.max())}"
+    some = table[table["n"] > 0] if table["n"].any() else table
+    each = some["cells"] / some["n"]
+    return f"n = {_span(some['n'])} boots x {_span(each)} {_plural('cell', each.max())}"
 
 
 def _bars(table: pd.DataFrame, confidence: float) -> str:
-    single = ", none where there is a single boot" if (table["n"] < 2).any() else ""
+    single = ", none where there is a single boot" if (table["n"] == 1).any() else ""
     share = f"{confidence:.0%}".replace("%", " %")
-    return f"; bars are {share} t intervals on the boots' means, dots single boots{single}"
+    few = [n for n in COVERS if confidence == CONFIDENCE and (table["n"] == n).any()]
+    covers = "".join(f", which cover {COVERS[n].strip(' ()')} over {n} boots" for n in few)
+    return f"; bars are {share} t intervals on the boots' means{covers}, dots single boots{single}"
 
 
 def _kernels(kept: pd.DataFrame) -> str:

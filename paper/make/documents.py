@@ -14,6 +14,7 @@ from iolab.pathology.base import Claim, Pathology, neighbours, rules_digest
 from iolab.pathology.factors import INTERVENTION
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.report.indexes import AtlasIndex, answer
+from iolab.report.tables import effect_table, level_table
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
 from iolab.stats.claims import Selected
@@ -214,6 +215,31 @@ def thresholds(folder: Path, value: str, limit: float) -> str:
     return "\n".join(lines)
 
 
+def unwritten(folder: Path) -> str:
+    """Return what unwritten extents and full preemption make of dio_kworker, as a Markdown table.
+
+    A row for each kernel, extents and preemption model: the mean of the switches per I/O at each
+    weight, and the ratio of the IOPS with its interval.
+    """
+    data = load(folder)
+    where = ["kernel", "extents", INTERVENTION]
+    switches = level_table(data, "switches_per_io")
+    iops = effect_table(data.cells).set_index([*where, "weight"])
+    weights = list(switches["weight"].unique())
+    head = ["kernel", "extents", "preemption", *(f"switches per I/O, {w}" for w in weights)]
+    head += [f"IOPS, {w}" for w in weights[1:]]
+    lines = [_row(*head), "|---" * len(head) + "|"]
+    for place, rows in switches.groupby(where, sort=False):
+        kernel, extents, model = place
+        means = rows.set_index("weight")["mean"]
+        ratios = (iops.loc[(*place, w)] for w in weights[1:])
+        cells = [f"{means[w]:.2f}" for w in weights]
+        cells += [f"{r['ratio']:.2f} [{r['low']:.2f}, {r['high']:.2f}]" for r in ratios]
+        preemption = str(model).removeprefix("preempt=").replace("none", "default")
+        lines.append(_row(markdown(str(kernel)), str(extents), preemption, *map(markdown, cells)))
+    return "\n".join(lines)
+
+
 def rules() -> str:
     """Return the rules of all built-in pathologies as Markdown, each pathology with its digest."""
     return "\n\n".join(_rules_table(pathology) for pathology in PATHOLOGIES.values())
@@ -374,6 +400,7 @@ def renew(data: Path) -> None:
     fill(STATISTICS, "again", again(data))
     table = thresholds(data / "dio_kworker-threshold", "switches_per_io", 1.0)
     fill(THRESHOLDS, "thresholds", table)
+    fill(THRESHOLDS, "unwritten", unwritten(data / "dio_kworker-unwritten"))
     for page, name, counted in observed(data):
         fill(page, name, counted)
 

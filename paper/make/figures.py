@@ -23,6 +23,7 @@ from iolab.figures.verdicts import (
     rule_handle,
 )
 from iolab.pathology import get_pathology
+from iolab.stats.estimates import COVERS
 
 _PALETTE: Final = sns.color_palette("colorblind")
 # Of a bar's parts: warm ones for the scheduler's, which come last.
@@ -150,7 +151,9 @@ def draw_combined(
     if near:
         boots = boots_text(pd.Series(near))
         says = f"The first report around its own set-up, {boots}. A row says what differs from it."
-        caption = f"{says} {ends} {remade(f'near/{_FIRST}')}"
+        covers = {n: text.strip(" ()") for n, text in COVERS.items() if n in near}
+        few = [f"Intervals over {n} boots cover {share}." for n, share in covers.items()]
+        caption = " ".join([says, *few, ends, remade(f"near/{_FIRST}")])
         save_figure(near_figure(document["near"], _FIRST), folder, "near", caption=caption)
     bars, counted = costs
     counts = f"Means, {boots_text(counted)}, without the agent and the idle task."

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,3 +112,22 @@ def test_without_any_valid_treatment_the_control_is_still_drawn(small: Dataset) 
     cells = small.cells.assign(valid=small.cells["aa"])
     labels = ratio_by_treatment(cells).axes[0].get_xticklabels()
     assert [label.get_text() for label in labels] == ["A/A"]
+
+
+@pytest.mark.parametrize("contrast", ["mean", "ratio"])
+def test_a_caption_says_what_an_interval_over_three_boots_covers(
+    contrast: Literal["mean", "ratio"],
+) -> None:
+    said = "bars are 95 % t intervals on the boots' means, which cover 87 % over 3 boots, dots"
+    for boots in (3, 6):
+        cells = synthetic.dataset(boots=boots, invalid=False).cells
+        text = figures.caption("iops", cells, says="IOPS.", contrast=contrast)
+        assert (said in text) is (boots == 3)
+        assert ("87 %" in text) is (boots == 3)
+
+
+def test_a_condition_without_valid_cells_is_none_of_the_counted_ones() -> None:
+    cells = synthetic.dataset(boots=3, invalid=False).cells
+    lost = (cells["kernel"] == "6.1") & (cells["weight"] == 100)
+    cells.loc[lost, "valid"] = False
+    assert "; n = 3 boots x 1" in figures.caption("iops", cells, says="IOPS.")

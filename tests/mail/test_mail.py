@@ -92,6 +92,14 @@ def test_another_clock_is_named(measured: Dataset) -> None:
     assert "Clock: sundial." in finding_mail(other, kernels=["6.1"])
 
 
+def test_a_mail_says_that_mitigations_were_off(measured: Dataset, written: str) -> None:
+    said = "No mitigations of the processor: the kernel boots with mitigations=off."
+    assert said in " ".join(written.split())
+    some = measured.cells["intervention"].mask(measured.cells["aa"], "boot.mitigations=auto")
+    on = replace(measured, cells=measured.cells.assign(intervention=some))
+    assert said not in " ".join(finding_mail(on, kernels=["6.1"]).split())
+
+
 def test_the_trace_says_where_the_kworker_is_preempted(measured: Dataset) -> None:
     cells = measured.cells
     chosen = cells[(cells["kernel"] == "6.1") & (cells["role"] == "treatment")]

@@ -34,6 +34,8 @@ def test_claims_and_their_figure_are_collected_the_same_each_time(tmp_path: Path
     assert read_results(tmp_path / "a" / "results.json")["pathologies"][0]["command"] == COMMAND
     caption = (tmp_path / "a" / "figures" / "verdicts.txt").read_text()
     assert caption.endswith(f"nox -s figures -- {data}; data measured by: {COMMAND}.\n")
+    near = (tmp_path / "a" / "figures" / "near.txt").read_text()
+    assert "A row says what differs from it. Intervals over 3 boots cover 87 %." in near
 
 
 def test_figures_of_causes_do_not_stay_open(tmp_path: Path) -> None:

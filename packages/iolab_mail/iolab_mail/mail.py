@@ -289,6 +289,8 @@ def _untested(data: Dataset, finding: Finding, clock: str, *, tried: bool) -> st
     said = ["No upstream commit was built and nothing was bisected."]
     if clock == "virtual":
         said.insert(0, "No hardware: no caches, no contention, a device of a fixed speed.")
+        if not data.cells[INTERVENTION].str.contains("mitigations=").any():
+            said.append("No mitigations of the processor: the kernel boots with mitigations=off.")
     if not tried and data.cells[INTERVENTION].nunique() == 1:
         said.append("No scheduler feature or tunable was changed.")
     measured = set(data.cells["kernel"])
