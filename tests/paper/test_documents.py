@@ -38,6 +38,7 @@ from paper.make.documents import (
     recipes,
     rules,
     thresholds,
+    unwritten,
     verdicts,
 )
 from paper.make.results import bracket_rows
@@ -222,3 +223,18 @@ def test_thresholds_stand_beside_the_balance_of_each_kernel(tmp_path: Path) -> N
         # The columns count all workers of the core, the measure those of its ordinary pool.
         ratio = 100 * (outside["fio_cpu"] / outside["kworker_cpu"]).median()
         assert balance == "no worker" or float(balance) == pytest.approx(ratio, rel=0.01)
+
+
+def test_the_page_shows_what_unwritten_extents_do() -> None:
+    folder = REFERENCE / "dio_kworker-unwritten"
+    text = unwritten(folder)
+    assert text in THRESHOLDS.read_text(encoding="utf-8")
+    cells = load(folder).cells
+    cells = cells[cells["valid"] & ~cells["aa"] & ~cells["recorded"]]
+    for line in text.splitlines()[2:]:
+        kernel, extents, preemption, outside, *_ = line.strip("| ").split(" | ")
+        model = {"default": "none"}.get(preemption, f"preempt={preemption}")
+        here = cells[(cells["kernel"] == kernel) & (cells["extents"] == extents)]
+        here = here[(here["intervention"] == model) & (here["role"] == "control")]
+        boots = here.groupby("block")["switches_per_io"].mean()
+        assert float(outside) == pytest.approx(boots.mean(), abs=0.006)
