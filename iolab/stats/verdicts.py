@@ -25,7 +25,7 @@ import pandas as pd
 from iolab.pathology import get_pathology
 from iolab.pathology.base import NEAR, Pathology, neighbours
 from iolab.pathology.claims import CONTRASTS, Claim
-from iolab.pathology.factors import Condition
+from iolab.pathology.factors import INTERVENTION, Condition
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
 from iolab.stats.estimates import CONFIDENCE, Floats, boots_text, interval_text, number_text
@@ -104,6 +104,9 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
     if not places:
         raise UserError(f"{pathology.name} declares no neighbourhood: it has no profile {NEAR}")
     own, treatment = places[0], pathology.treatment
+    # A kernel may need an intervention to be measured at all: then every place has it.
+    levels = data.cells[INTERVENTION].unique()
+    everywhere = {INTERVENTION: levels[0]} if len(levels) == 1 else {}
     cells, rows = Selected(data), []
     for kernel in kernels_of(data.cells):
         judged_by: dict[str, Claim] = {}
@@ -113,7 +116,7 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
                 judged_by.setdefault(rule_text(claim), claim)
         for claim in judged_by.values():
             for place, words in zip(places, places_of(places), strict=True):
-                there = replace(claim, condition=place, control={})
+                there = replace(claim, condition={**place, **everywhere}, control={})
                 one = judge_selected(cells, there, kernel, CONFIDENCE)
                 judged = {n: getattr(one, n) for n in ("n", "verdict", "estimate", "low", "high")}
                 rows.append({"kernel": kernel, "claim": claim.name, "place": words, **judged})

@@ -145,6 +145,10 @@ def test_a_neighbourhood_says_where_the_effect_is_and_where_not() -> None:
     no = "not reproduced"
     assert verdicts == {"": "reproduced", "iodepth=192": no, "iodepth=384": "reproduced"}
     assert table["estimate"].tolist() == pytest.approx([0.5, 1.0, 0.5], rel=0.01)
+    # So it does where each cell needs the same intervention.
+    needed = cells.assign(intervention="boot.hpet=disable")
+    again = neighbourhood_table(replace(data, cells=needed)).query("claim == 'IOPS lost' and n > 0")
+    assert dict(zip(again["place"], again["verdict"], strict=True)) == verdicts
 
 
 def test_a_report_without_a_neighbourhood_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
