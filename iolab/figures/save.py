@@ -213,7 +213,7 @@ def _bars(table: pd.DataFrame, confidence: float) -> str:
     single = ", none where there is a single boot" if (table["n"] == 1).any() else ""
     share = f"{confidence:.0%}".replace("%", " %")
     few = [n for n in COVERS if confidence == CONFIDENCE and (table["n"] == n).any()]
-    covers = "".join(f", which cover {COVERS[n].strip(' ()')} over {n} boots" for n in few)
+    covers = "".join(f", which cover {COVERS[n]} over {n} boots" for n in few)
     return f"; bars are {share} t intervals on the boots' means{covers}, dots single boots{single}"
 
 

@@ -37,7 +37,7 @@ ROUNDING: Final = 1e-12
 _FEWEST_BOOTS: Final = 4
 # What an interval at the level CONFIDENCE covers over so few boots, with the noise as measured (the
 # rows "as measured" of docs/statistics.md).
-COVERS: Final = {3: " (87 %)"}
+COVERS: Final = {3: "87 %"}
 # In each unit of a claim, less than this is what the arithmetic rounded.
 _ROUNDED_OFF: Final = 1e-6
 # Sign flips are enumerated up to 2**16; more boots than that are sampled with a fixed seed.
@@ -58,7 +58,7 @@ def boots_text(n: int, confidence: float) -> str:
     """
     if n > max(COVERS):
         return f"{confidence:.0%}, {counted(n, 'boot')}"
-    covers = COVERS.get(n, "") if confidence == CONFIDENCE else ""
+    covers = f" ({COVERS[n]})" if confidence == CONFIDENCE and n in COVERS else ""
     return f"n = {n}: interval too short{covers}"
 
 

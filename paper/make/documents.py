@@ -122,7 +122,8 @@ def _verdict(row: Mapping[Any, Any]) -> str:
     word = _WORDS[row["verdict"]]
     if not row["n"]:
         return word
-    return f"{word}: {verdict_text(row)}, n = {row['n']}{COVERS.get(row['n'], '')}"
+    covers = f" ({COVERS[row['n']]})" if row["n"] in COVERS else ""
+    return f"{word}: {verdict_text(row)}, n = {row['n']}{covers}"
 
 
 def causes(data: Path) -> str:

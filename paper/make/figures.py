@@ -151,8 +151,7 @@ def draw_combined(
     if near:
         boots = boots_text(pd.Series(near))
         says = f"The first report around its own set-up, {boots}. A row says what differs from it."
-        covers = {n: text.strip(" ()") for n, text in COVERS.items() if n in near}
-        few = [f"Intervals over {n} boots cover {share}." for n, share in covers.items()]
+        few = [f"Intervals over {n} boots cover {COVERS[n]}." for n in COVERS if n in near]
         caption = " ".join([says, *few, ends, remade(f"near/{_FIRST}")])
         save_figure(near_figure(document["near"], _FIRST), folder, "near", caption=caption)
     bars, counted = costs

@@ -147,11 +147,7 @@ def read_job(job: str | Path) -> list[Section]:
     path = _path_of(job)
     # A file is never a command line, even if it has a single line.
     if path is not None:
-        text = _read(path)
-        if (calls := shell_text(text)) is None:
-            _read_text(text, path.parent, found)
-        else:
-            _read_pasted(calls, found)
+        _read_file(_read(path), path.parent, found)
     else:
         text = plain_text(str(job))
         _read_pasted(shell_text(text) or text, found)
@@ -200,6 +196,15 @@ def _read(path: Path) -> str:
     return text
 
 
+def _read_file(text: str, folder: Path, found: _Text) -> None:
+    """Read a file's text: a job, or the calls of fio in another language."""
+    calls = shell_text(text)
+    if calls is None:
+        _read_text(text, folder, found)
+    else:
+        _read_pasted(calls, found)
+
+
 def _read_pasted(text: str, found: _Text) -> None:
     """Read the text of a job file, or calls of fio: one after another, or beside each other."""
     job = job_text(text)
@@ -208,11 +213,7 @@ def _read_pasted(text: str, found: _Text) -> None:
         return
     commands, here = fio_commands(text)
     if here is not None and not commands:
-        calls = shell_text(here)
-        if calls is None:
-            _read_text(here, Path(), found)
-        else:
-            _read_pasted(calls, found)
+        _read_file(here, Path(), found)
     elif not commands:
         raise UserError(f"the fio job is only a comment: {text[:40]!r}")
     for command in commands:

@@ -165,9 +165,14 @@ def verifies(options: Mapping[str, str]) -> bool:
     return options.get("verify", implied) not in ("0", "none")
 
 
+def direction(options: Mapping[str, str]) -> str:
+    """Return a section's ``rw`` without what stands behind its colon."""
+    return options.get("rw", "read").partition(":")[0]
+
+
 def only_reads(options: Mapping[str, str]) -> bool:
     """Return whether a section reads, and does nothing else."""
-    return options.get("rw", "read").partition(":")[0] in ("read", "randread")
+    return direction(options) in ("read", "randread")
 
 
 def unverified(options: Mapping[str, str]) -> dict[str, str]:

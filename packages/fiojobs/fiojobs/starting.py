@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from fiojobs.options import direction
 from iolab_agent.fio_values import bytes_of
 
 _TRIMS: Final = ("trim", "randtrim", "trimwrite", "randtrimwrite")
@@ -28,7 +29,7 @@ def fault_at_start(options: Mapping[str, str], file_bytes: int, device: str) -> 
             f"has blocks of {least >> 10} KiB (bs), and {size >> 10} KiB to read or write (size): "
             "give smaller blocks, or a larger size where there is room"
         )
-    order = options.get("rw", "").partition(":")[0]
+    order = direction(options)
     if order in _TRIMS and options.get("ioengine", "").partition(":")[0] not in _ANYWHERE:
         if not device:
             return f"has rw={order}, and fio trims no files: give filename=/dev/NAME"

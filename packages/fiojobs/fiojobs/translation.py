@@ -16,6 +16,7 @@ from fiojobs.options import (
     ENDING,
     LACKS,
     OWN_FILES,
+    direction,
     only_reads,
     unverified,
     verifies,
@@ -316,7 +317,7 @@ def _page_cache(work: Work, name: str) -> None:
     """Say that reads find a file in the page cache, where fio by itself would drop it."""
     options = work.options[name]
     buffered = options.get("direct", "0") == "0" and options.get("buffered") != "0"
-    reads = options.get("rw", "read").partition(":")[0] in _READING
+    reads = direction(options) in _READING
     files = _engine(options) not in (*_NO_FILES, *ENDING)
     if buffered and reads and files and "invalidate" not in options:
         why = (
