@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from iolab.pathology.claims import Claim
 from iolab.pathology.expressions import Question
 from iolab.shown import counted
 from iolab.store.raw import RawStore
@@ -38,8 +39,7 @@ _log = logging.getLogger(__name__)
 # Total boots, step by step: the next step is taken while the question is open.
 _STEPS: Final = (1, 3, 6)
 # One boot decides if its value is this far from the limit, in units of the way from no effect to
-# the limit. In an earlier agent's data (172 claims on a kernel, 951 boots) none that decides so is
-# wrong; those of one claim (6.8, IOPS lost on a large node) lie up to 0.7 of that way apart.
+# the limit. How often that is wrong: docs/how-to/judge.md.
 _CLEAR: Final = 0.5
 
 
@@ -278,9 +278,8 @@ def _decided(question: Question, data: Dataset, kernel: str, boots: int) -> Verd
     if boots == 1:
         if claim.logarithmic and min(claim.limit, claim.start) <= 0:
             raise UserError(f"a ratio is never below 0: {question.text!r}")
-        limit = claim.in_logs(claim.limit)
-        value, way = float(values.iloc[0]), abs(limit - claim.in_logs(claim.start))
-        if not way or abs(value - limit) < _CLEAR * way:
+        value = float(values.iloc[0])
+        if not decides_alone(claim, value):
             raise _OpenQuestionError
         holds = claim.holds(value)
     else:
@@ -291,6 +290,13 @@ def _decided(question: Question, data: Dataset, kernel: str, boots: int) -> Verd
             raise _OpenQuestionError
         holds = verdict == "reproduced"
     return "good" if holds == question.holds_is_good else "bad"
+
+
+def decides_alone(claim: Claim, value: float) -> bool:
+    """Return whether the value of one boot is clear of the claim's limit."""
+    limit = claim.in_logs(claim.limit)
+    way = abs(limit - claim.in_logs(claim.start))
+    return way > 0 and abs(value - limit) >= _CLEAR * way
 
 
 def _compared(

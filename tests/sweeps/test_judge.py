@@ -10,14 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.expressions import question_of
-from iolab.store.dataset import Dataset
+from iolab.paths import REFERENCE
+from iolab.stats.claims import boot_values
+from iolab.stats.verdicts import verdict_table
+from iolab.store.dataset import Dataset, load
 from iolab.sweeps import judge
-from iolab.sweeps.judge import Judgement, Judging, judge_kernel
+from iolab.sweeps.judge import Judgement, Judging, decides_alone, judge_kernel
 from iolab.sweeps.measure import measure_blocks
 from iolab_base.errors import UserError
 from tests.support import synthetic
 
+_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "judge.md"
 AT = "at weight=10000, iodepth=192, numjobs=1"
 
 
@@ -72,6 +77,27 @@ def test_the_fewest_boots_decide(
     assert judgement.cells == 2 * boots
     assert judgement.value == pytest.approx(0.79, rel=0.05)
     assert measured == [("6.1", n) for n in (1, 3, 6) if n <= boots]
+
+
+def test_a_boot_that_decides_alone_gives_the_verdict_of_all() -> None:
+    decided, alone = [], []
+    for name in PATHOLOGIES:
+        data = load(REFERENCE / name)
+        table = verdict_table(data)
+        for row in table[table["verdict"].isin(["reproduced", "not reproduced"])].itertuples():
+            claim = get_pathology(name).claim(str(row.claim))
+            values = boot_values(data, claim, str(row.kernel))
+            decided.append(len(values))
+            alone += [
+                claim.holds(v) == (row.verdict == "reproduced")
+                for v in values
+                if decides_alone(claim, v)
+            ]
+    assert all(alone)
+    counts = f"({len(decided)} decided claims on a kernel, {sum(decided)} boots)"
+    page = " ".join(_PAGE.read_text().split())
+    assert counts in page
+    assert f"{sum(decided) - len(alone)} boots would have needed more" in page
 
 
 def test_another_kernel_is_the_expectation(measured: list[tuple[str, int]]) -> None:
