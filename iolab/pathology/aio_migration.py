@@ -249,8 +249,8 @@ AIO_MIGRATION = Pathology(
         deviation(
             "a request's time",
             "41 us",
-            "the same; on 5.4 with intervention=boot.hpet=disable alone",
-            "else 5.4 rejects the timer of two processors, and completes at the tick",
+            "the same; on 5.4 only with intervention=boot.hpet=disable",
+            "without it 5.4 rejects the timer of two processors, and completes at the tick",
         ),
         deviation("processors", "a KVM guest of several", "2", "they share one counted clock"),
     ),
@@ -290,6 +290,6 @@ AIO_MIGRATION = Pathology(
         treated={"free": "the thread free to move"},
         date="2019-11-14",
         numbers=("for 30 seconds ... the migration times can reach 5k ~ 10K",),
-        cause="ended by 52262ee567ad (v5.6), here only without its limit of one runnable task",
+        cause="(a) ended by 52262ee567ad (v5.6), which leaves a quarter of the moves of (b)",
     ),
 )
