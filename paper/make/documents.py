@@ -11,7 +11,7 @@ import pandas as pd
 
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, neighbours, rules_digest
-from iolab.pathology.factors import INTERVENTION
+from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.report.attribution import Attribution, load_attribution
 from iolab.report.indexes import AtlasIndex, answer
 from iolab.report.tables import effect_table, level_table
@@ -241,6 +241,24 @@ def unwritten(folder: Path) -> str:
     return "\n".join(lines)
 
 
+def latencies(folder: Path) -> str:
+    """Return in how many boots the ping-pong of dio_kworker is there, as a Markdown table.
+
+    A row for each kernel and switch: the boots, those with more than one switch per I/O, and the
+    least and the most switches per I/O.
+    """
+    head = ("kernel", "switch", "boots", "with ping-pong", "switches per I/O")
+    lines = [_row(*head), "|---" * len(head) + "|"]
+    cells = load(folder).cells.query("role == 'treatment' and valid and not recorded and not aa")
+    for place, found in cells.groupby(["kernel", INTERVENTION], sort=False)["switches_per_io"]:
+        kernel, switch = map(str, place)
+        ends = " to ".join(dict.fromkeys(f"{end:.2f}" for end in (found.min(), found.max())))
+        counts = (str(len(found)), str((found > 1).sum()))
+        shown = "none" if switch == NO_INTERVENTION else f"`{switch}`"
+        lines.append(_row(markdown(kernel), shown, *counts, ends))
+    return "\n".join(lines)
+
+
 def rules() -> str:
     """Return the rules of all built-in pathologies as Markdown, each pathology with its digest."""
     return "\n\n".join(_rules_table(pathology) for pathology in PATHOLOGIES.values())
@@ -402,6 +420,7 @@ def renew(data: Path) -> None:
     table = thresholds(data / "dio_kworker-threshold", "switches_per_io", 1.0)
     fill(THRESHOLDS, "thresholds", table)
     fill(THRESHOLDS, "unwritten", unwritten(data / "dio_kworker-unwritten"))
+    fill(THRESHOLDS, "latencies", latencies(data / "dio_kworker-latency"))
     for page, name, counted in observed(data):
         fill(page, name, counted)
 
