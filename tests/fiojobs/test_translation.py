@@ -144,6 +144,15 @@ def test_options_that_ask_for_the_usual_files_are_no_other_files() -> None:
     assert set(_rows(found)) >= {"unlink", "file_append", "nrfiles"}
 
 
+def test_a_file_may_have_any_size_between_two() -> None:
+    found = _of("rw=read filesize=1g-2g")
+    assert found.sections[0].options["filesize"] == f"{128 << 20}-{256 << 20}"
+    assert found.sections[0].makes_files
+    assert _rows(_of("rw=read filename=/dev/sda filesize=1m-2m"))["filesize"] == ("1m-2m", "2m")
+    why = [row.why for row in _of("rw=read size=1g filesize=2g").rows if row.asked == "2g"]
+    assert why == ["the file is as large as what is read or written of it"]
+
+
 def test_the_question_may_choose_the_size() -> None:
     assert _of("rw=read size=1g", size_mib=8).size_mib == 8
     assert _of("rw=read", size_mib=8).size_mib == 8
@@ -237,6 +246,13 @@ def test_a_device_beside_files_is_refused(job: str, refused: bool) -> None:
         return
     with pytest.raises(UserError, match="/dev/sda"):
         _of(job)
+
+
+def test_what_needs_no_device_is_not_the_measured_one() -> None:
+    for name in ("/dev/null", "/dev/urandom"):
+        found = _of(f"[a]\nfilename=/dev/sda\nrw=read\n[b]\nrw=read\nfilename={name}\n")
+        names = [section.options["filename"] for section in found.sections]
+        assert (names, found.devices) == (["{device:0}", name], 1)
 
 
 def test_a_section_that_is_named_after_a_device_uses_it() -> None:
@@ -434,6 +450,8 @@ def test_what_the_machine_cannot_have_is_named() -> None:
     assert _rows(_of("rw=read verify=md5 verify_only"))["verify_only"] == ("set", "nothing")
     with pytest.raises(CannotRunError, match="built with its fio"):
         _of("ioengine=./build/fio_plugin")
+    with pytest.raises(CannotRunError, match="standard input or output"):
+        _of("rw=write filename=-")
     with pytest.raises(UserError, match="profile"):
         _of("fio --profile=tiobench")
     with pytest.raises(CannotRunError, match="zoned"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fiojobs.options import OWN_FILES, is_set, only_reads
+from fiojobs.options import has_own_files, is_set, only_reads
 from fiojobs.table import Work
 from iolab_agent.fio_values import bytes_of, time_us
 
@@ -58,7 +58,7 @@ def say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: b
         work.say(name, "hipri", "set", "set", _NO_POLLING)
     if "huge" in options.get("mem", ""):
         work.say(name, "mem", options["mem"], options["mem"], _NO_HUGE_PAGES)
-    own = any(option in options for option in OWN_FILES)
+    own = has_own_files(options)
     for option in () if to_end or only_reads(options) else _AT_THE_END:
         # With several files, fio closes one after another.
         if is_set(options, option) and not (own and option == "fsync_on_close"):

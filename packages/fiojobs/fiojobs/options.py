@@ -81,6 +81,9 @@ OWN_FILES = frozenset(
     )
 )
 
+# Values of these that ask for no other file.
+USUAL_FILES = {"nrfiles": "1", "file_append": "0", "unlink": "0", "unlink_each_loop": "0"}
+
 # What a section reads or trims of what it has written, while it goes on: fio keeps no list of its
 # writes with do_verify=0 (do_io() of its backend.c).
 _VERIFIED_BESIDE = frozenset(
@@ -173,6 +176,11 @@ def verifies(options: Mapping[str, str]) -> bool:
     # A pattern by itself is verified, too (str_verify_pattern_cb() of fio's options.c).
     implied = "pattern" if "verify_pattern" in options else "0"
     return options.get("verify", implied) not in ("0", "none")
+
+
+def has_own_files(options: Mapping[str, str]) -> bool:
+    """Return whether fio has to make a section's files, among them those of any size."""
+    return not OWN_FILES.isdisjoint(options) or "-" in options.get("filesize", "")
 
 
 def engine_of(options: Mapping[str, str]) -> str:

@@ -87,6 +87,9 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool, dev
         if _SEVERAL.fullmatch(several := options.get("size", "")):
             last = re.split("[-:]", several)[-1]
             work.change(name, "size", last, "fio takes the last one; filesize takes a range")
+        if device and "-" in options.get("filesize", ""):
+            last = options["filesize"].rpartition("-")[2]
+            work.change(name, "filesize", last, "a device has one size")
         sizes[name] = _asked(options, room)
     with_files = [size for n, size in sizes.items() if engine_of(work.options[n]) not in NO_FILES]
     asked = max(with_files or sizes.values())
@@ -170,10 +173,9 @@ def _give_size(
     least = max(4096, min(_largest_block(options), asked))
     scaled = int(asked * factor)
     scaled = scaled // _MIB * _MIB if scaled >= _MIB else max(least, scaled // 4096 * 4096)
-    for option in ("size", "filesize"):
-        text = options.get(option)
-        if text is None:
-            continue
+    told = [option for option in ("size", "filesize") if option in options]
+    for option in told:
+        text = options[option]
         amount = _amount(text, work.around.room_mib * _MIB)
         if makes_files:
             each = [_amount(part, work.around.room_mib * _MIB) or 0 for part in text.split("-")]
@@ -184,7 +186,7 @@ def _give_size(
                 reason = why if kept == parts else f"{why}, but 4 KiB"
                 work.change(name, option, "-".join(map(str, kept)), reason, shown)
             continue
-        counts = option == "size" or "size" not in options
+        counts = option == told[0]
         reason = why if factor != 1 else "as asked" if amount == scaled else _ROUNDED
         if scaled == least > asked * factor:
             reason += ", but a block"
@@ -229,7 +231,8 @@ def _scale(work: Work, name: str, factor: float, why: str, *, percent: bool) -> 
         if share and percent and option in _MOVES:
             amount = _amount(text, work.around.room_mib * _MIB) or 0
         if amount > 0:
-            beside = amount % block
+            # fio itself moves a share to a block.
+            beside = 0 if share else amount % block
             # In what is read or written, a block has room.
             least = 0 if option in _MOVES else min(block, amount - beside)
             part = int(amount * factor) // block * block

@@ -17,9 +17,10 @@ from fiojobs.options import (
     ENDING,
     LACKS,
     NO_FILES,
-    OWN_FILES,
+    USUAL_FILES,
     direction,
     engine_of,
+    has_own_files,
     is_set,
     only_reads,
     unverified,
@@ -37,10 +38,8 @@ from iolab_base.errors import CannotRunError, UserError
 _PHASES = ("stonewall", "wait_for")
 # Options that name a recording to repeat, or a folder of files.
 _READ_FILES = ("read_iolog", "merge_blktrace_file", "opendir")
-# Options of OWN_FILES that ask for no other file.
-_USUAL_FILES = {"nrfiles": "1", "file_append": "0", "unlink": "0", "unlink_each_loop": "0"}
 # What needs no device, and is in every machine.
-_SINKS = ("/dev/null", "/dev/zero")
+_SINKS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _CORES = (
     *("cpus_allowed", "verify_async_cpus", "log_compression_cpus", "sqthread_poll_cpu"),
     "gtod_cpu",
@@ -164,6 +163,8 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         lacks = "a zoned block device"
     if "/" in engine_of(options):
         lacks = LACKS["external"]
+    if "-" in _names(options.get("filename", "")):
+        lacks = "its standard input or output (filename=-)"
     for option in (o for o in _READ_FILES if o in options):
         lacks = f"a file of this machine ({option})"
     if "profile" in options:
@@ -357,7 +358,7 @@ def _places(work: Work) -> tuple[int, bool]:
     named = {n: _names(o["filename"]) for n, o in work.options.items() if o.get("filename")}
     every = list(dict.fromkeys(f for files in named.values() for f in files))
     devices = [f for f in every if _is_device(f)]
-    files = [f for f in every if not _is_device(f) and f not in ("-", *_SINKS)]
+    files = [f for f in every if not _is_device(f) and f not in _SINKS]
     files += [n for n, o in work.options.items() if n not in named and engine_of(o) not in NO_FILES]
     if devices and files:
         raise UserError(
@@ -366,13 +367,13 @@ def _places(work: Work) -> tuple[int, bool]:
         )
     for name in work.options:
         work.take(name, "directory", "the measured file system", "iolab makes it for each cell")
-        for option, usual in _USUAL_FILES.items():
+        for option, usual in USUAL_FILES.items():
             if work.options[name].get(option) == usual:
                 work.take(name, option, "nothing", "as usual: files that stay, one for a process")
     if devices:
         return _on_devices(work, named, devices)
     alone = len(named) == len(work.options) and len(every) == 1
-    own = any(option in o for o in work.options.values() for option in OWN_FILES)
+    own = any(map(has_own_files, work.options.values()))
     if alone and not own and every[0] not in _SINKS:
         for name in work.options:
             work.take(name, "filename", "one file for all", "on the measured file system")
@@ -385,7 +386,7 @@ def _places(work: Work) -> tuple[int, bool]:
             kept = [f if f in _SINKS else f"{{folder}}/{within[f]}" for f in named[name]]
             value = ":".join(f.replace(":", "\\:") for f in kept)
             work.change(name, "filename", value, "in the measured file system")
-        elif any(option in options for option in OWN_FILES):
+        elif has_own_files(options):
             options["directory"] = "{folder}"
     return 0, False
 
@@ -393,11 +394,11 @@ def _places(work: Work) -> tuple[int, bool]:
 def _on_devices(
     work: Work, named: Mapping[str, list[str]], devices: Sequence[str]
 ) -> tuple[int, bool]:
-    one = len(devices) == 1 and len(named) == len(work.options)
+    alone = len(named) == len(work.options) and all(f == [devices[0]] for f in named.values())
     for name in named:
-        if one:
+        if alone:
             work.take(name, "filename", "the measured device", "a device of this machine's own")
             continue
-        nodes = [f"{{device:{devices.index(f)}}}" for f in named[name]]
+        nodes = [f"{{device:{devices.index(f)}}}" if f in devices else f for f in named[name]]
         work.change(name, "filename", ":".join(nodes), "devices of this machine's own, in order")
     return len(devices), False
