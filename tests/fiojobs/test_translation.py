@@ -302,8 +302,8 @@ def test_zones_in_bytes_are_scaled_with_the_size() -> None:
     # Without a size, the zones together are that of the device.
     (section,) = _of(f"{job}zoned_abs:60/1M:40/999G".replace("size=1t ", "")).sections
     assert section.options["random_distribution"].startswith("zoned_abs:60/4096:40/2")
-    with pytest.raises(UserError, match="name the size of your device"):
-        _of("rw=read filename=/dev/sda zonemode=strided zonesize=2g")
+    options = _of("rw=read filename=/dev/sda zonesize=2g zoneskip=2g").sections[0].options
+    assert [options[name] for name in ("zonesize", "zoneskip")] == [str(16 << 20)] * 2
     (section,) = _of(f"{job}zoned:60/10:40/90").sections
     assert section.options["random_distribution"] == "zoned:60/10:40/90"
 
@@ -344,6 +344,7 @@ def test_a_rate_of_a_few_blocks_is_a_row(options: str, most: str) -> None:
         ("ioengine=io_uring hipri", "no queue to poll"),
         ("ioengine=io_uring hipri=0", ""),
         ("mem=mmaphuge", "huge pages"),
+        ("exec_prerun=sync", "in the virtual machine"),
     ],
 )
 def test_what_a_run_shows_little_of_is_a_row(options: str, said: str) -> None:
@@ -357,6 +358,17 @@ def test_the_part_of_a_run_that_is_not_measured_is_a_row() -> None:
     assert _rows(_of("rw=read ramp_time=0"))["ramp_time"] == ("0", "300 ms")
     assert "ramp_time" not in _rows(_of("rw=read runtime=2 time_based", as_asked=True))
     assert "ramp_time" not in _rows(_of("ioengine=filecreate"))
+
+
+def test_a_section_of_another_time_says_so() -> None:
+    job = "[a]\nrw=read\nruntime=2\ntime_based\n[b]\nrw=read\nruntime=5\ntime_based\n[c]\nrw=read\n"
+    rows = [row for row in _of(job, as_asked=True).rows if row.option == "runtime"]
+    assert [(row.section, row.asked, row.measured) for row in rows] == [
+        ("a", "2", "5000 ms"),
+        ("b", "5", "5000 ms"),
+        ("c", "until its size is done", "5000 ms"),
+    ]
+    assert [row.why == "as asked" for row in rows] == [False, True, False]
 
 
 def test_what_fio_does_when_the_job_ends_is_a_row() -> None:

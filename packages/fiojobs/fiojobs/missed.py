@@ -17,6 +17,8 @@ _AT_THE_END: Final = ("end_fsync", "fsync_on_close")
 _FEW: Final = 10
 _SECOND_US: Final = 10**6
 _LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
+_PROGRAMS: Final = ("exec_prerun", "exec_postrun")
+_IN_GUEST: Final = "as asked, in the virtual machine, with its programs and files"
 # What a kernel lacks here, so that an option does little, or fails.
 _NO_POLLING: Final = (
     "as asked; iolab's devices have no queue to poll, so the kernel waits for the interrupt, or "
@@ -54,6 +56,8 @@ def say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: b
     for option in (option for option in most if most[option] < _FEW):
         why = f"as asked, {most[option]} I/Os of a process in the run: {_LONGER}"
         work.say(name, option, options[option], options[option], why)
+    for option in (option for option in _PROGRAMS if option in options):
+        work.say(name, option, options[option], options[option], _IN_GUEST)
     if is_set(options, "hipri"):
         work.say(name, "hipri", "set", "set", _NO_POLLING)
     if "huge" in options.get("mem", ""):

@@ -65,7 +65,7 @@ TRANSLATED = {
     "time_based": "always set, unless the job runs to its end",
     "startdelay": "the same part of the runtime",
     "stonewall": "the section and what follows it are another level of the factor section",
-    "wait_for": "as stonewall",
+    "wait_for": "the section alone is another level of the factor section",
     "verify": "the checksums are written; verifying them is outside of the measured time",
     "cpus_allowed": "cores that the machine has",
     "cpumask": "cpus_allowed",

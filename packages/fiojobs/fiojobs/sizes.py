@@ -32,6 +32,7 @@ _TEXTS: Final = frozenset(("filename", "directory", "filename_format", "opendir"
 _SEVERAL: Final = re.compile(r"\d+[a-z]*(?:[-:]\d+[a-z]*)+", re.IGNORECASE)
 _ZONES: Final = re.compile(r"(?<=/)\d+[a-z]*(?![\w%])", re.IGNORECASE)
 _NO_SIZE: Final = re.compile("0+[a-z]*|not named", re.IGNORECASE)
+_FEW_ZONES: Final = 8
 _ROUNDED: Final = "rounded down to whole MiB, or below one to 4 KiB"
 _MOVES = ("offset", "offset_increment")
 _SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
@@ -136,8 +137,6 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool, dev
         _scale(work, name, factor, why, percent=device and text.endswith("%"))
         if unnamed and engine_of(options) not in NO_FILES:
             work.say(name, "size", text, f"{size_mib} MiB", "size_mib chooses it")
-        if unnamed or text.endswith("%"):
-            _check_zones(options, size_mib)
     return size_mib
 
 
@@ -145,12 +144,23 @@ def _asked(options: Mapping[str, str], room: int) -> int:
     """Return how much a section reads or writes of its files, in bytes; 0 if it does not say."""
     size = options.get("size")
     own = _amount(size, room) or 0
-    kind, _, zones = options.get("random_distribution", "").partition(":")
-    if kind == "zoned_abs" and (not own or str(size).endswith("%")):
-        own = max(own, sum(bytes_of(zone) for zone in _ZONES.findall(zones)))
+    if not own or str(size).endswith("%"):
+        # Zones in bytes tell how large the device is at least.
+        own = max(own, zones if (zones := _zones(options)) > _USUAL_MIB * _MIB else 0)
     # Of several sizes, files have any between them.
     of_file = _amount(options.get("filesize", "").rpartition("-")[2], room) or 0
     return own or of_file * max(1, bytes_of(options.get("nrfiles", "1")), _folder_names(options))
+
+
+def _zones(options: Mapping[str, str]) -> int:
+    """Return the bytes of all zones that a section names, or of a few that are alike."""
+    kind, _, listed = options.get("random_distribution", "").partition(":")
+    if kind == "zoned_abs":
+        return sum(bytes_of(zone) for zone in _ZONES.findall(listed))
+    size, whole, skip = (
+        bytes_of(options.get(name, "")) for name in ("zonesize", "zonerange", "zoneskip")
+    )
+    return _FEW_ZONES * (max(size, whole) + skip)
 
 
 def _folder_names(options: Mapping[str, str]) -> int:
@@ -246,13 +256,3 @@ def _scale(work: Work, name: str, factor: float, why: str, *, percent: bool) -> 
             lambda z: str(max(block, int(bytes_of(z[0]) * factor) // block * block)), zones
         )
         work.change(name, "random_distribution", kind + colon + scaled, why)
-
-
-def _check_zones(options: Mapping[str, str], size_mib: int) -> None:
-    """Refuse zones in bytes of a device whose size the job does not say."""
-    for option in ("zonesize", "zonerange"):
-        if bytes_of(options.get(option, "")) > size_mib * _MIB:
-            raise UserError(
-                f"the fio job's {option}={options[option]} is larger than the {size_mib} MiB that "
-                "iolab gives it: name the size of your device (size=...)"
-            )

@@ -253,21 +253,26 @@ def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
         ramp_ms = 0
         runtime_ms = asked["runtime"] if timed_end else max(runtime_ms, _TO_END_MS)
     ratio = runtime_ms / asked["runtime"] if asked["runtime"] else 0.0
-    for name in work.options:
-        measured = f"{runtime_ms} ms" if not to_end or timed_end else "to its end"
-        measured += " or to its end" if to_end and timed_end else ""
-        why = "as asked" if around.as_asked else "virtual time; as_asked=True takes the job's own"
-        if to_end and ending:
-            why = f"a job of {', '.join(ending)} ends by itself"
-        asked_ramp = "ramp_time" in work.options[name]
-        if not asked["runtime"] and not to_end and "runtime" not in work.options[name]:
-            work.say(name, "runtime", "until its size is done", measured, _OVER_AGAIN)
-        work.take(name, "runtime", measured, why)
-        no_ramp = "a job that runs to its end is measured as a whole"
-        work.take(name, "ramp_time", f"{ramp_ms} ms", no_ramp if to_end else why)
-        if not asked_ramp and ramp_ms:
+    shown = f"{runtime_ms} ms" if not to_end or timed_end else "to its end"
+    shown += " or to its end" if to_end and timed_end else ""
+    by_itself = f"a job of {', '.join(ending)} ends by itself" if to_end and ending else ""
+    no_ramp = "a job that runs to its end is measured as a whole" if to_end else ""
+
+    def why(text: str, whole_ms: int) -> str:
+        if not around.as_asked:
+            return "virtual time; as_asked=True takes the job's own"
+        own_ms = (seconds_us(text) or 0) // 1000
+        return "as asked" if own_ms == whole_ms else "the longest: all run for the same time"
+
+    for name, options in work.options.items():
+        runtime, ramp = options.get("runtime", ""), options.get("ramp_time", "")
+        if not runtime and not to_end:
+            work.say(name, "runtime", "until its size is done", shown, _OVER_AGAIN)
+        work.take(name, "runtime", shown, by_itself or why(runtime, runtime_ms))
+        if not ramp and ramp_ms:
             work.say(name, "ramp_time", "not named", f"{ramp_ms} ms", _NO_START)
-        if work.options[name].pop("time_based", "0") == "0" and asked["runtime"] and not to_end:
+        work.take(name, "ramp_time", f"{ramp_ms} ms", no_ramp or why(ramp, ramp_ms))
+        if options.pop("time_based", "0") == "0" and seconds_us(runtime) and not to_end:
             work.say(name, "time_based", "not set", "set", _OVER_AGAIN)
         _start_delay(work, name, 1.0 if around.as_asked else ratio)
         say_what_the_run_misses(work, name, runtime_ms, to_end=to_end)
