@@ -23,7 +23,7 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
     assert (said.code, "600 ms" in said.out) == (0, True)
     read = json.loads(iolab("ask", _JOB, *_TREATED, "--dry-run", "--json").out)["translation"]
     rows = {row["option"]: row for row in read}
-    assert list(rows) == ["runtime", "device", "filesystem"]
+    assert list(rows) == ["runtime", "ramp_time", "device", "filesystem"]
     assert (rows["runtime"]["asked"], rows["runtime"]["measured"]) == ("60", "600 ms")
     assert "null_blk" in rows["device"]["measured"]
     assert "xfs" in rows["filesystem"]["measured"]

@@ -241,6 +241,13 @@ def test_calls_one_after_another_are_phases_and_those_in_the_background_are_not(
     assert ["stonewall" in section.options for section in loop] == [False, False, True]
 
 
+def test_a_second_job_file_waits_for_the_first(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text(f"[{name}]\nrw=read\n[{name}2]\nrw=read\n")
+    sections = read_job(f"fio {tmp_path}/a {tmp_path}/b")
+    assert [s.name for s in sections if "stonewall" in s.options] == ["b"]
+
+
 def test_of_two_options_that_set_the_same_the_later_one_holds() -> None:
     (section,) = read_job("[global]\nrwmixread=70\nbuffered=1\nbs=4k\n[a]\nbs=8k\nrwmixwrite=20\n")
     assert section.options == {"buffered": "1", "bs": "8k", "rwmixwrite": "20"}
@@ -321,7 +328,11 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("rw=read\n[a]\n", "line 1 ('rw') comes before any [section]"),
         ("[a]\n[a]\n", "two sections named 'a'"),
         ("fio --name=a --rw=read --name=a", "two sections named 'a'"),
-        ("[globals]\nrw=read\n", "'globals' cannot be the name of a section"),
+        ("[-global]\nrw=read\n", "'-global' cannot be the name of a section"),
+        ("[globals]\nrw=read\n", "no section beside [global]"),
+        ("[a]\niodepth\nrw=read\n", "iodepth needs a value, such as iodepth=1"),
+        ("fio --client=host --remote-config=/a.fio", "give the text of /a.fio"),
+        ("fio --output=x", "a call of fio without a job"),
         ("[a]\nsize=${IOLAB_ABSENT}\n", "environment variable 'IOLAB_ABSENT', which is not set"),
         ("[a]\ninclude absent.fio\n", "cannot read the fio job 'absent.fio': No such file"),
         ("strace fio --name=a", "'strace' is not a program that starts fio"),

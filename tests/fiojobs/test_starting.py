@@ -14,6 +14,13 @@ from fiojobs.starting import fault_at_start
         ({"bs": "1g"}, "", "1048576 KiB (bs), and 65536 KiB"),
         ({"bs": "1m,1g"}, "", ""),
         ({"bs": "8m", "size": "4m"}, "null_blk", "8192 KiB"),
+        (
+            {"bs": "64k", "filesize": "24576", "nrfiles": "9"},
+            "",
+            "24 KiB to read or write of a file",
+        ),
+        ({"bs": "64k", "nrfiles": "2000"}, "", "32 KiB to read or write of a file"),
+        ({"bs": "64k", "filesize": "64k-1m", "nrfiles": "9"}, "", ""),
         ({"rw": "randtrim"}, "", "no files"),
         ({"rw": "trimwrite:8"}, "", "no files"),
         ({"rw": "trim"}, "null_blk", "this null_blk"),

@@ -93,7 +93,64 @@ def test_a_part_that_is_read_or_written_holds_a_block() -> None:
     options = found.sections[0].options
     assert "but a block" in next(row.why for row in found.rows if row.option == "zonesize")
     assert [options[name] for name in ("zonesize", "io_size")] == ["16384", "16384"]
-    assert options["zoneskip"] == options["offset_increment"] == "0"
+    # Less than a block cannot be scaled without another meaning.
+    assert (options["zoneskip"], options["offset_increment"]) == ("4k", "0")
+
+
+def test_what_was_in_whole_blocks_stays_so() -> None:
+    job = "rw=read filename=/dev/sda bs=1m size=10g numjobs=4 offset_increment=2g zonemode=strided"
+    options = _of(f"{job} offset=512 zonesize=1g").sections[0].options
+    assert int(options["offset_increment"]) % (1 << 20) == int(options["zonesize"]) % (1 << 20) == 0
+    # An offset that no block is aligned to is one afterwards.
+    assert options["offset"] == "512"
+
+
+def test_shares_of_a_device_keep_their_ratio() -> None:
+    found = _of("rw=read filename=/dev/sda size=50% offset=50% numjobs=2 offset_increment=25%")
+    (options,) = (section.options for section in found.sections)
+    assert int(options["offset"]) / (found.size_mib << 20) == pytest.approx(1, rel=0.01)
+    assert int(options["offset_increment"]) * 2 == pytest.approx(int(options["offset"]), rel=0.01)
+    # Those of a file are fio's own.
+    assert _of("rw=read size=50% offset=50%").sections[0].options["offset"] == "50%"
+
+
+def test_a_size_that_is_not_named_is_a_row_of_its_section() -> None:
+    rows = _of("[a]\nrw=read\nsize=1g\n[b]\nrw=read\n").rows
+    sizes = {row.section: row.asked for row in rows if row.option == "size"}
+    assert sizes == {"a": "1g", "b": "not named"}
+    assert _rows(_of("rw=read filename=/dev/sda size=0"))["size"] == ("0", "64 MiB")
+    # Its offsets then leave room for the usual size.
+    found = _of("rw=read filename=/dev/sda offset=500g")
+    assert found.size_mib == 64
+    assert 100 << 20 < int(found.sections[0].options["offset"]) < 200 << 20
+    assert _rows(_of("rw=write fill_device=1"))["fill_device"] == ("1", "nothing")
+
+
+def test_what_uses_no_file_makes_no_other_file_smaller() -> None:
+    found = _of("[a]\nioengine=null\nsize=100g\n[b]\nrw=read\nsize=1g\n")
+    assert found.size_mib == 128
+    assert "size" not in found.sections[1].options
+
+
+def test_a_scaled_size_holds_a_block() -> None:
+    found = _of("[a]\nrw=read\nsize=1t\n[b]\nrw=read\nbs=64k\nsize=1m\n")
+    assert found.sections[1].options["size"] == str(64 << 10)
+    assert "but a block" in next(row.why for row in found.rows if row.asked == "1m")
+
+
+def test_options_that_ask_for_the_usual_files_are_no_other_files() -> None:
+    found = _of("rw=write unlink=0 file_append=0 nrfiles=1")
+    assert not found.unchecked
+    assert set(_rows(found)) >= {"unlink", "file_append", "nrfiles"}
+
+
+def test_a_file_may_have_any_size_between_two() -> None:
+    found = _of("rw=read filesize=1g-2g")
+    assert found.sections[0].options["filesize"] == f"{128 << 20}-{256 << 20}"
+    assert found.sections[0].makes_files
+    assert _rows(_of("rw=read filename=/dev/sda filesize=1m-2m"))["filesize"] == ("1m-2m", "2m")
+    why = [row.why for row in _of("rw=read size=1g filesize=2g").rows if row.asked == "2g"]
+    assert why == ["the file is as large as what is read or written of it"]
 
 
 def test_the_question_may_choose_the_size() -> None:
@@ -119,6 +176,30 @@ def test_sections_that_differ_in_two_options_are_levels_of_these() -> None:
     assert _of(cells).factors() == {"bs": ["4k", "64k"], "iodepth": [1, 16]}
     # A map with a hole in it is none.
     assert list(_of(cells[: cells.rindex("[")]).factors()) == ["section"]
+
+
+def test_a_section_waits_for_those_that_it_names() -> None:
+    job = "[a]\nrw=read\nname=first\n[b]\nrw=read\nwait_for={}\n[c]\nrw=read\nstonewall=0\n"
+    # It alone waits: what follows it starts with the first.
+    assert _of(job.format("a")).phases == _of(job.format("first")).phases == [["a", "c"], ["b"]]
+    assert "stonewall" not in _rows(_of(job.format("a")))
+    with pytest.raises(UserError, match="waits for c, which is no section before it"):
+        _of(job.format("c"))
+    walled = _of(job.format("a") + "[d]\nrw=read\nstonewall\n[e]\nrw=read\nwait_for=b\n")
+    assert walled.phases == [["a", "c"], ["b"], ["d", "e"]]
+
+
+def test_a_section_that_only_makes_files_is_not_measured() -> None:
+    made = "[make]\ncreate_only=1\nrw=read\nsize=1g\n"
+    found = _of(f"{made}[use]\nstonewall\nrw=read\nsize=1g\n")
+    assert found.phases == [["use"]]
+    assert [s.name for s in found.sections] == ["use"]
+    row = next(row for row in found.rows if row.option == "create_only")
+    assert (row.section, row.measured) == ("make", "not measured")
+    waits = _of(f"[a]\nrw=read\n{made}stonewall\n[b]\nrw=read\n[c]\nrw=read\nwait_for=make\n")
+    assert waits.phases == [["a"], ["b", "c"]]
+    with pytest.raises(UserError, match="create_only"):
+        _of(made)
 
 
 def test_as_asked_takes_the_jobs_own_times_and_ends() -> None:
@@ -167,6 +248,13 @@ def test_a_device_beside_files_is_refused(job: str, refused: bool) -> None:
         _of(job)
 
 
+def test_what_needs_no_device_is_not_the_measured_one() -> None:
+    for name in ("/dev/null", "/dev/urandom"):
+        found = _of(f"[a]\nfilename=/dev/sda\nrw=read\n[b]\nrw=read\nfilename={name}\n")
+        names = [section.options["filename"] for section in found.sections]
+        assert (names, found.devices) == (["{device:0}", name], 1)
+
+
 def test_a_section_that_is_named_after_a_device_uses_it() -> None:
     found = _of("[global]\nrw=read\n[/dev/sda]\n[/dev/sdb]\n")
     assert found.devices == 2
@@ -211,6 +299,11 @@ def test_zones_in_bytes_are_scaled_with_the_size() -> None:
     job = "rw=randread size=1t filename=/dev/sda random_distribution="
     (section,) = _of(f"{job}zoned_abs:60/256G:40/100%").sections
     assert section.options["random_distribution"] == f"zoned_abs:60/{64 << 20}:40/100%"
+    # Without a size, the zones together are that of the device.
+    (section,) = _of(f"{job}zoned_abs:60/1M:40/999G".replace("size=1t ", "")).sections
+    assert section.options["random_distribution"].startswith("zoned_abs:60/4096:40/2")
+    options = _of("rw=read filename=/dev/sda zonesize=2g zoneskip=2g").sections[0].options
+    assert [options[name] for name in ("zonesize", "zoneskip")] == [str(16 << 20)] * 2
     (section,) = _of(f"{job}zoned:60/10:40/90").sections
     assert section.options["random_distribution"] == "zoned:60/10:40/90"
 
@@ -239,6 +332,43 @@ def test_a_rate_of_a_few_blocks_is_a_row(options: str, most: str) -> None:
     found = _of(f"rw=randrw runtime=60 {options}")
     said = [row.why for row in found.rows if row.option.startswith("rate")]
     assert [most in why for why in said] == [True] * bool(most)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("thinktime=100ms", "6 I/Os"),
+        ("thinktime=100ms thinktime_blocks=8", ""),
+        ("thinktime=1ms thinktime_iotime=2", "longer than the run"),
+        ("thinktime=1ms thinktime_iotime=20ms", ""),
+        ("ioengine=io_uring hipri", "no queue to poll"),
+        ("ioengine=io_uring hipri=0", ""),
+        ("mem=mmaphuge", "huge pages"),
+        ("exec_prerun=sync", "in the virtual machine"),
+    ],
+)
+def test_what_a_run_shows_little_of_is_a_row(options: str, said: str) -> None:
+    whys = [row.why for row in _of(f"rw=randread size=8m {options}").rows]
+    assert any(said in why for why in whys)
+    assert any("as asked" in why for why in whys) is bool(said)
+
+
+def test_the_part_of_a_run_that_is_not_measured_is_a_row() -> None:
+    assert _rows(_of("rw=read runtime=60"))["ramp_time"] == ("not named", "300 ms")
+    assert _rows(_of("rw=read ramp_time=0"))["ramp_time"] == ("0", "300 ms")
+    assert "ramp_time" not in _rows(_of("rw=read runtime=2 time_based", as_asked=True))
+    assert "ramp_time" not in _rows(_of("ioengine=filecreate"))
+
+
+def test_a_section_of_another_time_says_so() -> None:
+    job = "[a]\nrw=read\nruntime=2\ntime_based\n[b]\nrw=read\nruntime=5\ntime_based\n[c]\nrw=read\n"
+    rows = [row for row in _of(job, as_asked=True).rows if row.option == "runtime"]
+    assert [(row.section, row.asked, row.measured) for row in rows] == [
+        ("a", "2", "5000 ms"),
+        ("b", "5", "5000 ms"),
+        ("c", "until its size is done", "5000 ms"),
+    ]
+    assert [row.why == "as asked" for row in rows] == [False, True, False]
 
 
 def test_what_fio_does_when_the_job_ends_is_a_row() -> None:
@@ -277,6 +407,8 @@ def test_as_asked_a_runtime_without_time_based_ends_the_job() -> None:
         ("rw=write", False),
         ("rw=read invalidate=1", False),
         ("rw=read filename=/dev/sda", False),
+        ("rw=read pre_read=1", False),
+        ("'--exec_prerun=echo 3 >/proc/sys/vm/drop_caches' rw=read", False),
         ("ioengine=cpuio cpuload=5", False),
     ],
 )
@@ -330,6 +462,8 @@ def test_what_the_machine_cannot_have_is_named() -> None:
     assert _rows(_of("rw=read verify=md5 verify_only"))["verify_only"] == ("set", "nothing")
     with pytest.raises(CannotRunError, match="built with its fio"):
         _of("ioengine=./build/fio_plugin")
+    with pytest.raises(CannotRunError, match="standard input or output"):
+        _of("rw=write filename=-")
     with pytest.raises(UserError, match="profile"):
         _of("fio --profile=tiobench")
     with pytest.raises(CannotRunError, match="zoned"):
@@ -389,7 +523,7 @@ def test_a_value_that_is_none_is_one_sentence(job: str) -> None:
         ("exec_prerun=true", "program"),
         ("filename=a:b", "outside"),
         ("unlink=1", "remove"),
-        ("fill_device=1", "fill"),
+        ("file_append=1", "fill"),
         ("mem=mmapshared:x", "mem"),
     ],
 )
@@ -446,6 +580,8 @@ def test_what_is_no_calculation_stays_a_refusal() -> None:
         ("direct=1\nbssplit=4k/50:1M/50", False),
         ("direct=1\nbs=4k,8k", False),
         ("direct=1", False),
+        ("direct=1\noffset=512", True),
+        ("direct=1\nba=512", True),
         ("bs=512", False),
     ],
 )

@@ -16,7 +16,7 @@ from fiojobs.options import whole_name, why_without_effect
 from fiojobs.plain import job_text, plain_text
 from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_variables
 from fiojobs.words import no_other_program
-from iolab_agent.fio_options import same_option, sets_same
+from iolab_agent.fio_options import GRAMMARS, same_option, sets_same
 from iolab_agent.plan import Section
 from iolab_base.errors import UserError
 from iolab_base.reading import read_regular
@@ -79,15 +79,18 @@ class _Text:
                 raise UserError(f"the fio job: {key[:60]!r} is not an option of fio")
             if not value.isprintable():
                 raise UserError(f"the fio job: the value of {key} is not text: {value[:60]!r}")
+            if not value and key in GRAMMARS and key not in _ALONE and not GRAMMARS[key].alone:
+                raise UserError(f"the fio job: {key} needs a value, such as {key}=1")
             _put(merged, key, value if _is_any(key, value) else self.filled(value, key))
-        if name == "global":
+        # fio compares six letters (__parse_jobs_ini() of its init.c).
+        if name.startswith("global"):
             self.everywhere = merged
         elif not self.only or name in self.only:
             if _NODES.fullmatch(name):
                 # fio uses a device that a section is named after.
                 merged.setdefault("filename", name)
             self.named.append(name)
-            self.sections.append(Section(_plain(name), merged))
+            self.sections.append(Section(plain_name(name), merged))
 
     def end_call(self) -> None:
         """Check the names of a call's sections; the next call may have them again."""
@@ -219,9 +222,14 @@ def _read_pasted(text: str, found: _Text) -> None:
     for command in commands:
         before = len(found.sections)
         _read_words(command, here, found)
-        for section in found.sections[before : before + 1]:
-            if before and not command.beside:
-                section.options.setdefault("stonewall", "")
+        if before and not command.beside:
+            _begin_phase(found, before)
+
+
+def _begin_phase(found: _Text, before: int) -> None:
+    """Let what was read after the first `before` sections wait for these, as a stonewall does."""
+    for section in found.sections[before : before + 1]:
+        section.options.setdefault("stonewall", "")
 
 
 def _read_text(text: str, folder: Path, found: _Text) -> None:
@@ -286,27 +294,41 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
             name, options = with_variables(value, found.environment), {}
         elif key == "section":
             found.only.append(value)
+        elif key == "remote-config":
+            raise UserError(f"the fio job is a file of another machine: give the text of {value}")
         elif key in _NO_JOB:
             raise UserError(f"the fio job: with --{key} fio runs no job: give a job")
         elif key:
             _put(options, key, value)
         else:
             files.append(value)
+    if not name and not files and all(why_without_effect(same_option(o)) for o in options):
+        raise UserError("the fio job is a call of fio without a job: give its options or its file")
     # Options before any job file or name hold for all.
     found.add(name or ("global" if files else _NAME), options)
-    for file in files:
-        if here is not None and not os.path.isfile(file):  # noqa: PTH113
-            _read_text(here, Path(), found)
-            # It stands for one file.
-            here = None
-        elif file == "-":
-            raise UserError("the fio job is fio's standard input (-): give its text or its file")
-        elif command.bare and not os.path.isfile(file):  # noqa: PTH113
-            raise UserError(
-                f"the fio job: {file[:40]!r} is neither an option of fio nor a job file here"
-            )
-        else:
-            _read_text(_read(Path(file)), Path(file).parent, found)
+    for number, file in enumerate(files):
+        before = len(found.sections)
+        here = _read_named(file, here, found, bare=command.bare)
+        if number:
+            # As __parse_jobs_ini() of fio's init.c.
+            _begin_phase(found, before)
+
+
+def _read_named(file: str, here: str | None, found: _Text, *, bare: bool) -> str | None:
+    """Read a job file, or what came with the command in its place; return what is left of that."""
+    there = os.path.isfile(file)  # noqa: PTH113
+    if here is not None and not there:
+        # It stands for one file.
+        _read_text(here, Path(), found)
+        return None
+    if file == "-":
+        raise UserError("the fio job is fio's standard input (-): give its text or its file")
+    if bare and not there:
+        raise UserError(
+            f"the fio job: {file[:40]!r} is neither an option of fio nor a job file here"
+        )
+    _read_text(_read(Path(file)), Path(file).parent, found)
+    return here
 
 
 def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
@@ -345,7 +367,7 @@ def _put(options: dict[str, str], key: str, value: str) -> None:
     options[key] = value
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return a section's name with ``-`` for each character that iolab's names cannot have."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:64].lstrip("-_.") or _NAME
     if plain.startswith("global") or not name.isprintable():

@@ -10,7 +10,7 @@ from iolab_agent.fio_options import GRAMMARS, REFUSED, USELESS, faults_of, same_
 from iolab_agent.fio_values import BOOLEAN, SET
 
 _REPORT = USELESS["group_reporting"]
-_LOGS = "iolab keeps the distribution of latencies of every cell"
+_LOGS = "iolab keeps the rates and the distribution of latencies of a cell, not their course"
 _SEED = "each cell has a seed of its own, the same in its control"
 _LAYOUT = "iolab makes the files before the run: layout"
 _TIME = "the cell's time ends the run"
@@ -24,8 +24,8 @@ WITHOUT_EFFECT: dict[str, str] = USELESS | {
         (
             _REPORT,
             "name per_job_logs output minimal append-terse terse-version eta eta-interval "
-            "eta-newline status-interval idle-prof debug warnings-fatal readonly alloc-size "
-            "max-jobs showcmd parse-only new_group",
+            "eta-newline status-interval idle-prof debug warnings-fatal showcmd parse-only "
+            "new_group",
         ),
         (_LOGS, "bandwidth-log latency-log bwavgtime iopsavgtime inflate-log"),
         (_SEED, "randseed randrepeat"),
@@ -41,7 +41,9 @@ WITHOUT_EFFECT: dict[str, str] = USELESS | {
         (_TOGETHER, "exitall exit_what exitall_on_error"),
         (_GROUP, "cgroup cgroup_weight cgroup_nodelete"),
         ("the question sets the device's scheduler: device", "ioscheduler"),
-        ("iolab discards the virtual machine", "allow_mounted_write"),
+        ("iolab discards the virtual machine", "allow_mounted_write readonly"),
+        ("a job that does not fit is refused", "alloc-size max-jobs"),
+        ("a file has its size, and nothing fills the device: size_mib", "fill_device"),
         ("fio runs as root, whose files it uses", "uid gid"),
     )
     for name in names.split()
@@ -63,7 +65,7 @@ TRANSLATED = {
     "time_based": "always set, unless the job runs to its end",
     "startdelay": "the same part of the runtime",
     "stonewall": "the section and what follows it are another level of the factor section",
-    "wait_for": "as stonewall",
+    "wait_for": "the section alone is another level of the factor section",
     "verify": "the checksums are written; verifying them is outside of the measured time",
     "cpus_allowed": "cores that the machine has",
     "cpumask": "cpus_allowed",
@@ -78,6 +80,9 @@ OWN_FILES = frozenset(
         *("unique_filename", "lockfile", "file_append", "unlink", "unlink_each_loop"),
     )
 )
+
+# Values of these that ask for no other file.
+USUAL_FILES = {"nrfiles": "1", "file_append": "0", "unlink": "0", "unlink_each_loop": "0"}
 
 # What a section reads or trims of what it has written, while it goes on: fio keeps no list of its
 # writes with do_verify=0 (do_io() of its backend.c).
@@ -95,6 +100,9 @@ ENDING = frozenset(
         *("filecreate", "filedelete", "filestat"),
     )
 )
+
+# Engines that use no file.
+NO_FILES = ("cpuio", "exec", "null")
 
 # What an engine needs that no virtual machine of iolab has.
 LACKS = {
@@ -137,6 +145,11 @@ def is_switch(option: str) -> bool:
     return GRAMMARS.get(option) in (BOOLEAN, SET)
 
 
+def is_set(options: Mapping[str, str], option: str) -> bool:
+    """Return whether an option is there, alone or with another value than 0."""
+    return options.get(option, "0") != "0"
+
+
 def why_without_effect(option: str) -> str | None:
     """Return why an option has no effect on what is measured; None if it is passed on."""
     known = WITHOUT_EFFECT.get(option)
@@ -163,6 +176,16 @@ def verifies(options: Mapping[str, str]) -> bool:
     # A pattern by itself is verified, too (str_verify_pattern_cb() of fio's options.c).
     implied = "pattern" if "verify_pattern" in options else "0"
     return options.get("verify", implied) not in ("0", "none")
+
+
+def has_own_files(options: Mapping[str, str]) -> bool:
+    """Return whether fio has to make a section's files, among them those of any size."""
+    return not OWN_FILES.isdisjoint(options) or "-" in options.get("filesize", "")
+
+
+def engine_of(options: Mapping[str, str]) -> str:
+    """Return a section's ``ioengine`` without a path, "" for fio's default."""
+    return options.get("ioengine", "").partition(":")[0]
 
 
 def direction(options: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from fiojobs.options import NO_FILES, engine_of, is_set
 from fiojobs.table import Work
 from iolab_agent.fio_options import processes_of
 from iolab_agent.fio_values import bytes_of
@@ -30,8 +31,10 @@ _SIZES: Final = frozenset(
 _TEXTS: Final = frozenset(("filename", "directory", "filename_format", "opendir", "description"))
 _SEVERAL: Final = re.compile(r"\d+[a-z]*(?:[-:]\d+[a-z]*)+", re.IGNORECASE)
 _ZONES: Final = re.compile(r"(?<=/)\d+[a-z]*(?![\w%])", re.IGNORECASE)
+_NO_SIZE: Final = re.compile("0+[a-z]*|not named", re.IGNORECASE)
+_FEW_ZONES: Final = 8
 _ROUNDED: Final = "rounded down to whole MiB, or below one to 4 KiB"
-_MOVES = ("offset", "offset_increment", "zoneskip")
+_MOVES = ("offset", "offset_increment")
 _SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
 
 
@@ -67,13 +70,14 @@ def _amount(text: str | None, room: int) -> int | None:
 
 
 def parts_of_sectors(options: Mapping[str, str]) -> bool:
-    """Return whether a section asks for direct I/O of blocks that 4096 does not divide."""
-    blocks = ",".join(options.get(name, "") for name in ("bs", "bsrange", "bssplit"))
-    direct = options.get("direct", "0") != "0" or options.get("buffered") == "0"
-    return direct and any(bytes_of(text) % 4096 for text in _BLOCK.findall(blocks))
+    """Return whether a section asks for direct I/O of blocks, or at places, not a part of 4096."""
+    names = ("bs", "bsrange", "bssplit", "ba", "offset", "offset_increment", "zoneskip")
+    direct = is_set(options, "direct") or options.get("buffered") == "0"
+    places = _BLOCK.findall(",".join(options.get(name, "") for name in names))
+    return direct and any(bytes_of(text) % 4096 for text in places)
 
 
-def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> int:
+def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool, device: bool) -> int:
     """Return the size of each file in MiB; give sections the sizes that fit, in their ratios."""
     around = work.around
     if around.size_mib is not None and around.size_mib < 1:
@@ -84,24 +88,27 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> 
         if _SEVERAL.fullmatch(several := options.get("size", "")):
             last = re.split("[-:]", several)[-1]
             work.change(name, "size", last, "fio takes the last one; filesize takes a range")
-        own = _amount(options.get("size"), room)
-        # Of several sizes, files have any between them.
-        of_file = _amount(options.get("filesize", "").rpartition("-")[2], room)
-        files = max(1, bytes_of(options.get("nrfiles", "1")), _folder_names(options))
-        sizes[name] = own or (of_file or 0) * files
-    asked = max(sizes.values())
+        if device and "-" in options.get("filesize", ""):
+            last = options["filesize"].rpartition("-")[2]
+            work.change(name, "filesize", last, "a device has one size")
+        sizes[name] = _asked(options, room)
+    with_files = [size for n, size in sizes.items() if engine_of(work.options[n]) not in NO_FILES]
+    asked = max(with_files or sizes.values())
     usual = (around.size_mib or _USUAL_MIB) * _MIB
+    # What uses no file does not make others smaller.
+    sizes = {name: min(size, asked or usual) for name, size in sizes.items()}
+    asked = asked or max(sizes.values())
     largest = max((size or usual for size in sizes.values()), default=usual)
 
     def together(phase: Sequence[str]) -> int:
-        if shared:
+        if shared or device:
             return largest
         return sum(processes_of(work.options[n]) for n in phase) * largest
 
     def behind(phase: Sequence[str]) -> int:
         """Return how far offsets move the ends of a phase's files."""
         each = [_moved(work.options[n], room) for n in phase]
-        if shared:
+        if shared or device:
             return max(each)
         return sum(m * processes_of(work.options[n]) for n, m in zip(phase, each, strict=True))
 
@@ -112,17 +119,48 @@ def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool) -> 
     why = f"room for {around.room_mib} MiB: the same part of each size"
     if asked and around.size_mib is not None:
         factor, why = around.size_mib * _MIB / asked, "size_mib"
-    if not asked and factor < 1:
-        usual = max(_MIB, int(usual * factor) // _MIB * _MIB)
+    if not asked:
+        # Nobody named a size, so offsets alone are scaled, to where it leaves room.
+        whole = max(map(together, phases))
+        usual = min(usual, max(_MIB, int(usual * room / whole) // _MIB * _MIB))
+        moved = max(map(behind, phases))
+        factor = min(1.0, max(0.0, room * 1.6 - whole) / (2 * moved)) if moved else 1.0
     size_mib = max(1, int((asked or usual) * (factor if asked else 1)) // _MIB)
     equal = len(set(sizes.values())) == 1
     for name, options in work.options.items():
+        text = options.get("size", "not named")
+        # To fio, 0 is no size.
+        unnamed = "filesize" not in options and _NO_SIZE.fullmatch(text) is not None
+        if unnamed:
+            options.pop("size", None)
         _give_size(work, name, sizes[name], factor, why, size_mib=size_mib, equal=equal)
-        if factor < 1:
-            _scale(work, name, factor, why)
-        if not asked and options:
-            work.say(name, "size", "not named", f"{size_mib} MiB", "size_mib chooses it")
+        _scale(work, name, factor, why, percent=device and text.endswith("%"))
+        if unnamed and engine_of(options) not in NO_FILES:
+            work.say(name, "size", text, f"{size_mib} MiB", "size_mib chooses it")
     return size_mib
+
+
+def _asked(options: Mapping[str, str], room: int) -> int:
+    """Return how much a section reads or writes of its files, in bytes; 0 if it does not say."""
+    size = options.get("size")
+    own = _amount(size, room) or 0
+    if not own or str(size).endswith("%"):
+        # Zones in bytes tell how large the device is at least.
+        own = max(own, zones if (zones := _zones(options)) > _USUAL_MIB * _MIB else 0)
+    # Of several sizes, files have any between them.
+    of_file = _amount(options.get("filesize", "").rpartition("-")[2], room) or 0
+    return own or of_file * max(1, bytes_of(options.get("nrfiles", "1")), _folder_names(options))
+
+
+def _zones(options: Mapping[str, str]) -> int:
+    """Return the bytes of all zones that a section names, or of a few that are alike."""
+    kind, _, listed = options.get("random_distribution", "").partition(":")
+    if kind == "zoned_abs":
+        return sum(bytes_of(zone) for zone in _ZONES.findall(listed))
+    size, whole, skip = (
+        bytes_of(options.get(name, "")) for name in ("zonesize", "zonerange", "zoneskip")
+    )
+    return _FEW_ZONES * (max(size, whole) + skip)
 
 
 def _folder_names(options: Mapping[str, str]) -> int:
@@ -141,24 +179,29 @@ def _give_size(
 ) -> None:
     options = work.options[name]
     makes_files = any(option in options for option in ("directory", "filename"))
+    # A block has room in a size, if it had before.
+    least = max(4096, min(_largest_block(options), asked))
     scaled = int(asked * factor)
-    scaled = scaled // _MIB * _MIB if scaled >= _MIB else max(4096, scaled // 4096 * 4096)
-    for option in ("size", "filesize"):
-        text = options.get(option)
-        if text is None:
-            continue
+    scaled = scaled // _MIB * _MIB if scaled >= _MIB else max(least, scaled // 4096 * 4096)
+    told = [option for option in ("size", "filesize") if option in options]
+    for option in told:
+        text = options[option]
         amount = _amount(text, work.around.room_mib * _MIB)
         if makes_files:
-            each = [_amount(part, work.around.room_mib * _MIB) for part in text.split("-")]
-            if None not in each and (factor != 1 or text.endswith("%")):
-                kept = [max(4096, int((part or 0) * factor) // 4096 * 4096) for part in each]
+            each = [_amount(part, work.around.room_mib * _MIB) or 0 for part in text.split("-")]
+            if 0 not in each and (factor != 1 or text.endswith("%")):
+                parts = [int(part * factor) // 4096 * 4096 for part in each]
+                kept = [max(4096, part) for part in parts]
                 shown = "-".join(map(_shown, kept))
-                work.change(name, option, "-".join(map(str, kept)), why, shown)
+                reason = why if kept == parts else f"{why}, but 4 KiB"
+                work.change(name, option, "-".join(map(str, kept)), reason, shown)
             continue
-        counts = option == "size" or "size" not in options
+        counts = option == told[0]
         reason = why if factor != 1 else "as asked" if amount == scaled else _ROUNDED
+        if scaled == least > asked * factor:
+            reason += ", but a block"
         if text.endswith("%"):
-            reason = f"of the room for {work.around.room_mib} MiB, as all sizes"
+            reason = _of_room(work)
         if not counts:
             reason = "the file is as large as what is read or written of it"
         if amount is None:
@@ -172,24 +215,44 @@ def _give_size(
         options["size"] = str(scaled)
 
 
+def _largest_block(options: Mapping[str, str]) -> int:
+    blocks = _BLOCK.findall(",".join(options.get(o, "") for o in ("bs", "bsrange", "bssplit")))
+    return max(map(bytes_of, blocks), default=0)
+
+
+def _of_room(work: Work) -> str:
+    return f"of the room for {work.around.room_mib} MiB, as all sizes"
+
+
 def _shown(size: int) -> str:
-    return f"{size / _MIB:g} MiB" if size >= _MIB else f"{size >> 10} KiB"
+    return f"{size / _MIB:g} MiB" if size >= _MIB else f"{size / 1024:g} KiB"
 
 
-def _scale(work: Work, name: str, factor: float, why: str) -> None:
-    """Scale what is a part of a size."""
-    blocks = _BLOCK.findall(",".join(work.options[name].get(o, "") for o in ("bs", "bsrange")))
+def _scale(work: Work, name: str, factor: float, why: str, *, percent: bool) -> None:
+    """Scale what is a part of a size, in whole blocks if it was; `percent`: also shares of it."""
+    if factor >= 1 and not percent:
+        return
+    block = _largest_block(work.options[name])
+    block = 4096 if block % 4096 else max(4096, block)
     for option in _SCALED:
         text = work.options[name].get(option, "")
-        amount = 0 if text.endswith("%") else bytes_of(text)
+        share = text.endswith("%")
+        amount = bytes_of(text)
+        if share and percent and option in _MOVES:
+            amount = _amount(text, work.around.room_mib * _MIB) or 0
         if amount > 0:
+            # fio itself moves a share to a block.
+            beside = 0 if share else amount % block
             # In what is read or written, a block has room.
-            least = 0 if option in _MOVES else max(4096, *map(bytes_of, blocks), 0)
-            part = int(amount * factor) // 4096 * 4096
-            kept = max(min(least, amount), part)
-            whole = why if kept == part else f"{why}, but a block"
-            work.change(name, option, str(kept), whole, _shown(kept))
+            least = 0 if option in _MOVES else min(block, amount - beside)
+            part = int(amount * factor) // block * block
+            kept = max(least, part) + beside
+            reason = (_of_room(work) if share else why) + (", but a block" if part < least else "")
+            if share or kept != amount:
+                work.change(name, option, str(kept), reason, _shown(kept))
     kind, colon, zones = work.options[name].get("random_distribution", "").partition(":")
-    if kind == "zoned_abs":
-        scaled = _ZONES.sub(lambda z: str(int(bytes_of(z[0]) * factor) // 4096 * 4096), zones)
+    if kind == "zoned_abs" and factor < 1:
+        scaled = _ZONES.sub(
+            lambda z: str(max(block, int(bytes_of(z[0]) * factor) // block * block)), zones
+        )
         work.change(name, "random_distribution", kind + colon + scaled, why)

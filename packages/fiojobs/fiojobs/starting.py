@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fiojobs.options import direction
+from fiojobs.options import direction, engine_of
 from iolab_agent.fio_values import bytes_of
 
 _TRIMS: Final = ("trim", "randtrim", "trimwrite", "randtrimwrite")
@@ -23,14 +23,18 @@ def fault_at_start(options: Mapping[str, str], file_bytes: int, device: str) -> 
     """
     texts = options.get("bs", "").split(",")
     least = min((bytes_of(text) for text in texts if text), default=0)
-    size = bytes_of(options.get("size", "")) or file_bytes
+    files = max(
+        1, bytes_of(options.get("nrfiles", "1")), options.get("filename", "").count("{folder}")
+    )
+    of_file = bytes_of(options.get("filesize", "").partition("-")[0])
+    size = of_file or (bytes_of(options.get("size", "")) or file_bytes) // files
     if least > size:
         return (
-            f"has blocks of {least >> 10} KiB (bs), and {size >> 10} KiB to read or write (size): "
-            "give smaller blocks, or a larger size where there is room"
+            f"has blocks of {least >> 10} KiB (bs), and {size >> 10} KiB to read or write of a "
+            "file (size): give smaller blocks, fewer files, or a larger size where there is room"
         )
     order = direction(options)
-    if order in _TRIMS and options.get("ioengine", "").partition(":")[0] not in _ANYWHERE:
+    if order in _TRIMS and engine_of(options) not in _ANYWHERE:
         if not device:
             return f"has rw={order}, and fio trims no files: give filename=/dev/NAME"
         if device in _KEEPERS:

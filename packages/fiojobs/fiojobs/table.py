@@ -75,8 +75,8 @@ class Work:
 
     def table(self) -> list[Row]:
         """Return the rows."""
-        every = len(self.options)
+        every = set(self.options)
         return [
-            Row("all" if len(set(names)) == every else ", ".join(names), *key)
+            Row("all" if set(names) == every else ", ".join(names), *key)
             for key, names in self.rows.items()
         ]

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Final
 
 from fiojobs.arithmetic import calculated
-from fiojobs.language import NODE, read_job
+from fiojobs.language import NODE, plain_name, read_job
+from fiojobs.missed import say_what_the_run_misses, seconds_us
 from fiojobs.options import (
     ENDING,
     LACKS,
-    OWN_FILES,
+    NO_FILES,
+    USUAL_FILES,
     direction,
+    engine_of,
+    has_own_files,
+    is_set,
     only_reads,
     unverified,
     verifies,
@@ -26,7 +31,6 @@ from fiojobs.sizes import give_bytes, give_sizes, parts_of_sectors
 from fiojobs.table import Row, Surroundings, Work
 from iolab_agent.cgroup_files import cores_of
 from iolab_agent.fio_options import GRAMMARS, faults_of, same_option
-from iolab_agent.fio_values import bytes_of, time_us
 from iolab_agent.plan import Section
 from iolab_base.errors import CannotRunError, UserError
 
@@ -35,24 +39,15 @@ _PHASES = ("stonewall", "wait_for")
 # Options that name a recording to repeat, or a folder of files.
 _READ_FILES = ("read_iolog", "merge_blktrace_file", "opendir")
 # What needs no device, and is in every machine.
-_SINKS = ("/dev/null", "/dev/zero")
+_SINKS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _CORES = (
     *("cpus_allowed", "verify_async_cpus", "log_compression_cpus", "sqthread_poll_cpu"),
     "gtod_cpu",
 )
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
-# Engines that use no file.
-_NO_FILES = ("cpuio", "exec", "null")
-# Times, in us without a unit, by which a job would be another one if they outlast the run.
-_WITHIN = ("latency_window", "thinktime")
-# What fio does when a job ends: it closes a file then if it has no others to open.
-_AT_THE_END = ("end_fsync", "fsync_on_close")
-# I/Os of a rate, below which a run shows little.
-_FEW: Final = 10
-_SECOND_US: Final = 10**6
 # Virtual time in which a job without a runtime has to end.
 _TO_END_MS: Final = 60_000
-_LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
+_NO_START: Final = "the first part of a run is not measured: ramp_ms"
 _OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
@@ -127,7 +122,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
         give_bytes(work, name)
         _check_number_of_processes(options)
     phases = _phases(work)
-    ends = [name for name, o in work.options.items() if _engine(o) in ENDING]
+    ends = [name for name, o in work.options.items() if engine_of(o) in ENDING]
     ramp_ms, runtime_ms, to_end = _times(work, ends)
     for name in work.options:
         for option in [o for o in work.options[name] if why_without_effect(o) is not None]:
@@ -138,7 +133,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     devices, shared = _places(work)
     for name in () if devices else work.options:
         _page_cache(work, name)
-    size_mib = give_sizes(work, phases, shared=shared or bool(devices))
+    size_mib = give_sizes(work, phases, shared=shared, device=bool(devices))
     sections = [Section(name, options) for name, options in work.options.items()]
     return Translation(
         sections,
@@ -155,13 +150,9 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     )
 
 
-def _engine(options: Mapping[str, str]) -> str:
-    return options.get("ioengine", "").partition(":")[0]
-
-
 def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> None:
-    lacks = LACKS.get(_engine(options))
-    if not own_fio and options.get("uncached", "0") != "0":
+    lacks = LACKS.get(engine_of(options))
+    if not own_fio and is_set(options, "uncached"):
         # fio 3.33 sends 0x40, RWF_ATOMIC since Linux 6.11; RWF_DONTCACHE is 0x80
         # (include/uapi/linux/fs.h).
         raise CannotRunError(
@@ -170,8 +161,10 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         )
     if options.get("zonemode") == "zbd":
         lacks = "a zoned block device"
-    if "/" in _engine(options):
+    if "/" in engine_of(options):
         lacks = LACKS["external"]
+    if "-" in _names(options.get("filename", "")):
+        lacks = "its standard input or output (filename=-)"
     for option in (o for o in _READ_FILES if o in options):
         lacks = f"a file of this machine ({option})"
     if "profile" in options:
@@ -200,24 +193,41 @@ def _fill_keywords(work: Work, name: str) -> None:
 
 
 def _phases(work: Work) -> list[list[str]]:
-    """Return the sections that run at the same time, in the order of fio."""
+    """Return the sections that run at the same time, in the order of fio; drop those without I/O.
+
+    A stonewall holds back all sections behind it, wait_for its own (run_threads() of backend.c).
+    """
     phases: list[list[str]] = []
-    for name, options in work.options.items():
-        waits = any(option in options for option in _PHASES)
-        if not phases or waits:
+    first, place = 0, dict[str, int]()
+    for name, options in list(work.options.items()):
+        if is_set(options, "stonewall"):
+            first = len(phases)
+        at = first
+        if "wait_for" in options:
+            waited = plain_name(options["wait_for"])
+            if waited not in place:
+                raise UserError(
+                    f"the fio job's section {name} waits for {waited}, which is no section before "
+                    "it"
+                )
+            at = max(first, place[waited] + 1)
+        only_makes = is_set(options, "create_only")
+        place[name] = place[plain_name(options.get("name", name))] = at - only_makes
+        if only_makes:
+            work.take(name, "create_only", "not measured", why_without_effect("create_only") or "")
+            del work.options[name]
+            continue
+        if at == len(phases):
             phases.append([])
-        phases[-1].append(name)
-        first = len(phases) == 1
+        phases[at].append(name)
         for option in _PHASES:
-            why = "it is the first" if first else "a cell of its own, on a fresh device"
-            work.take(name, option, "nothing" if first else f"phase {len(phases)}", why)
+            asked = options.pop(option, None)
+            if asked not in (None, "0"):
+                why = "a cell of its own, on a fresh device" if at else "it is the first"
+                work.say(name, option, asked or "set", f"phase {at + 1}" if at else "nothing", why)
+    if not phases:
+        raise UserError("the fio job only makes files (create_only): nothing is to be measured")
     return phases
-
-
-def _us(text: str) -> int | None:
-    """Return a time in us; a plain number is in s."""
-    amount = time_us(text)
-    return amount * _SECOND_US if amount is not None and text.isdigit() else amount
 
 
 def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
@@ -227,11 +237,11 @@ def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
     timed = False
     for options in work.options.values():
         for option in ("runtime", "ramp_time"):
-            us = _us(options.get(option, "0"))
+            us = seconds_us(options.get(option, "0"))
             if us is None:
                 raise UserError(f"the fio job's {option} is not a time: {options[option][:40]!r}")
             asked[option] = max(asked.get(option, 0), us // 1000)
-        timed |= options.get("time_based", "0") not in ("0",)
+        timed |= is_set(options, "time_based")
     to_end = bool(ending) or (around.as_asked and not timed)
     # fio itself ends such a job at the first of both.
     timed_end = around.as_asked and not ending and bool(asked["runtime"])
@@ -243,51 +253,37 @@ def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
         ramp_ms = 0
         runtime_ms = asked["runtime"] if timed_end else max(runtime_ms, _TO_END_MS)
     ratio = runtime_ms / asked["runtime"] if asked["runtime"] else 0.0
-    for name in work.options:
-        measured = f"{runtime_ms} ms" if not to_end or timed_end else "to its end"
-        measured += " or to its end" if to_end and timed_end else ""
-        why = "as asked" if around.as_asked else "virtual time; as_asked=True takes the job's own"
-        if to_end and ending:
-            why = f"a job of {', '.join(ending)} ends by itself"
-        if not asked["runtime"] and not to_end and "runtime" not in work.options[name]:
-            work.say(name, "runtime", "until its size is done", measured, _OVER_AGAIN)
-        work.take(name, "runtime", measured, why)
-        no_ramp = "a job that runs to its end is measured as a whole"
-        work.take(name, "ramp_time", f"{ramp_ms} ms", no_ramp if to_end else why)
-        if work.options[name].pop("time_based", "0") == "0" and asked["runtime"] and not to_end:
+    shown = f"{runtime_ms} ms" if not to_end or timed_end else "to its end"
+    shown += " or to its end" if to_end and timed_end else ""
+    by_itself = f"a job of {', '.join(ending)} ends by itself" if to_end and ending else ""
+    no_ramp = "a job that runs to its end is measured as a whole" if to_end else ""
+
+    def why(text: str, whole_ms: int) -> str:
+        if not around.as_asked:
+            return "virtual time; as_asked=True takes the job's own"
+        own_ms = (seconds_us(text) or 0) // 1000
+        return "as asked" if own_ms == whole_ms else "the longest: all run for the same time"
+
+    for name, options in work.options.items():
+        runtime, ramp = options.get("runtime", ""), options.get("ramp_time", "")
+        if not runtime and not to_end:
+            work.say(name, "runtime", "until its size is done", shown, _OVER_AGAIN)
+        work.take(name, "runtime", shown, by_itself or why(runtime, runtime_ms))
+        if not ramp and ramp_ms:
+            work.say(name, "ramp_time", "not named", f"{ramp_ms} ms", _NO_START)
+        work.take(name, "ramp_time", f"{ramp_ms} ms", no_ramp or why(ramp, ramp_ms))
+        if options.pop("time_based", "0") == "0" and seconds_us(runtime) and not to_end:
             work.say(name, "time_based", "not set", "set", _OVER_AGAIN)
         _start_delay(work, name, 1.0 if around.as_asked else ratio)
-        _say_what_the_run_misses(work, name, runtime_ms, to_end=to_end)
+        say_what_the_run_misses(work, name, runtime_ms, to_end=to_end)
     return ramp_ms, runtime_ms, to_end
-
-
-def _say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: bool) -> None:
-    """Say which options have little or no effect on what is measured."""
-    options = work.options[name]
-    for option in _WITHIN:
-        text = options.get(option, "")
-        if (time_us(text) or 0) >= runtime_ms * 1000:
-            work.say(name, option, text, text, f"as asked, longer than the run: {_LONGER}")
-    block = bytes_of(options.get("bs", "4k").partition(",")[0])
-    for option, of_one in (("rate_iops", 1), ("rate", block)):
-        rates = [bytes_of(text) for text in options.get(option, "").split(",")]
-        most = max(rates) * runtime_ms // (1000 * max(of_one, 1))
-        if any(rates) and most < _FEW:
-            why = f"as asked, {most} I/Os of a process in the run: {_LONGER}"
-            work.say(name, option, options[option], options[option], why)
-    own = any(option in options for option in OWN_FILES)
-    for option in () if to_end or only_reads(options) else _AT_THE_END:
-        # With several files, fio closes one after another.
-        if options.get(option, "0") != "0" and not (own and option == "fsync_on_close"):
-            why = "fio does it once, after the measured time; as_asked measures a job to its end"
-            work.say(name, option, options[option] or "set", "not measured", why)
 
 
 def _start_delay(work: Work, name: str, ratio: float) -> None:
     text = work.options[name].get("startdelay")
     if text is None or ratio == 1:
         return
-    delays = [_us(part) for part in text.split("-")]
+    delays = [seconds_us(part) for part in text.split("-")]
     if not ratio or None in delays:
         work.take(name, "startdelay", "0", "the job has no runtime to scale it by")
         return
@@ -298,7 +294,7 @@ def _start_delay(work: Work, name: str, ratio: float) -> None:
 def _verification(work: Work, name: str) -> None:
     options = work.options[name]
     reads, measured = only_reads(options), unverified(options)
-    if verifies(options) and not reads and options.get("verify_only", "0") != "0":
+    if verifies(options) and not reads and is_set(options, "verify_only"):
         raise CannotRunError(
             f"the fio job's section {name} needs what an earlier run has written (verify_only)"
         )
@@ -318,8 +314,9 @@ def _page_cache(work: Work, name: str) -> None:
     options = work.options[name]
     buffered = options.get("direct", "0") == "0" and options.get("buffered") != "0"
     reads = direction(options) in _READING
-    files = _engine(options) not in (*_NO_FILES, *ENDING)
-    if buffered and reads and files and "invalidate" not in options:
+    files = engine_of(options) not in (*NO_FILES, *ENDING)
+    dropped = "drop_caches" in options.get("exec_prerun", "") or is_set(options, "pre_read")
+    if buffered and reads and files and "invalidate" not in options and not dropped:
         why = (
             "the file is written before the run and cached; invalidate=1 drops it, as fio by itself"
         )
@@ -366,8 +363,8 @@ def _places(work: Work) -> tuple[int, bool]:
     named = {n: _names(o["filename"]) for n, o in work.options.items() if o.get("filename")}
     every = list(dict.fromkeys(f for files in named.values() for f in files))
     devices = [f for f in every if _is_device(f)]
-    files = [f for f in every if not _is_device(f) and f not in ("-", *_SINKS)]
-    files += [n for n, o in work.options.items() if n not in named and _engine(o) not in _NO_FILES]
+    files = [f for f in every if not _is_device(f) and f not in _SINKS]
+    files += [n for n, o in work.options.items() if n not in named and engine_of(o) not in NO_FILES]
     if devices and files:
         raise UserError(
             f"the fio job uses a device ({devices[0]}) and files ({files[0]}): ask about each by "
@@ -375,12 +372,13 @@ def _places(work: Work) -> tuple[int, bool]:
         )
     for name in work.options:
         work.take(name, "directory", "the measured file system", "iolab makes it for each cell")
-        if work.options[name].get("nrfiles") == "1":
-            work.take(name, "nrfiles", "1 file", "each process has one file")
+        for option, usual in USUAL_FILES.items():
+            if work.options[name].get(option) == usual:
+                work.take(name, option, "nothing", "as usual: files that stay, one for a process")
     if devices:
         return _on_devices(work, named, devices)
     alone = len(named) == len(work.options) and len(every) == 1
-    own = any(option in o for o in work.options.values() for option in OWN_FILES)
+    own = any(map(has_own_files, work.options.values()))
     if alone and not own and every[0] not in _SINKS:
         for name in work.options:
             work.take(name, "filename", "one file for all", "on the measured file system")
@@ -393,7 +391,7 @@ def _places(work: Work) -> tuple[int, bool]:
             kept = [f if f in _SINKS else f"{{folder}}/{within[f]}" for f in named[name]]
             value = ":".join(f.replace(":", "\\:") for f in kept)
             work.change(name, "filename", value, "in the measured file system")
-        elif any(option in options for option in OWN_FILES):
+        elif has_own_files(options):
             options["directory"] = "{folder}"
     return 0, False
 
@@ -401,11 +399,11 @@ def _places(work: Work) -> tuple[int, bool]:
 def _on_devices(
     work: Work, named: Mapping[str, list[str]], devices: Sequence[str]
 ) -> tuple[int, bool]:
-    one = len(devices) == 1 and len(named) == len(work.options)
+    alone = len(named) == len(work.options) and all(f == [devices[0]] for f in named.values())
     for name in named:
-        if one:
+        if alone:
             work.take(name, "filename", "the measured device", "a device of this machine's own")
             continue
-        nodes = [f"{{device:{devices.index(f)}}}" for f in named[name]]
+        nodes = [f"{{device:{devices.index(f)}}}" if f in devices else f for f in named[name]]
         work.change(name, "filename", ":".join(nodes), "devices of this machine's own, in order")
     return len(devices), False
