@@ -35,7 +35,7 @@ def test_how_a_job_is_understood_is_shown_without_a_machine(iolab: Iolab) -> Non
     [
         ((_JOB,), "--treatment"),
         ((_JOB, "--treatment", "cpu.wieght=1"), "cpu.weight"),
-        (("absent.fio --rw", *_TREATED), "absent.fio"),
+        (("absent.fio --rw=read", *_TREATED), "absent.fio"),
         ((_JOB, *_TREATED, "--claim", "iops is less"), "claim"),
         ((_JOB, *_TREATED, "--claim", "iops ratio < 0"), "limit"),
         ((_JOB, "--treatment", "iodepth=--5"), "iodepth"),
