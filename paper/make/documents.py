@@ -250,7 +250,7 @@ def latencies(folder: Path) -> str:
     head = ("kernel", "switch", "boots", "with ping-pong", "switches per I/O")
     lines = [_row(*head), "|---" * len(head) + "|"]
     cells = load(folder).cells.query("role == 'treatment' and valid and not recorded and not aa")
-    for place, found in cells.groupby(["kernel", INTERVENTION], sort=False)["switches_per_io"]:
+    for place, found in cells.groupby(["kernel", INTERVENTION])["switches_per_io"]:
         kernel, switch = map(str, place)
         ends = " to ".join(dict.fromkeys(f"{end:.2f}" for end in (found.min(), found.max())))
         counts = (str(len(found)), str((found > 1).sum()))

@@ -33,6 +33,7 @@ from paper.make.documents import (
     claims,
     fill,
     first_of_each,
+    latencies,
     mitigated,
     neighbourhoods,
     recipes,
@@ -239,3 +240,16 @@ def test_the_page_shows_what_unwritten_extents_do() -> None:
         boots = here.groupby("block")["switches_per_io"].mean()
         # The table has the controls of the A/A pairs, too.
         assert float(outside) == pytest.approx(boots.mean(), abs=0.02)
+
+
+def test_the_page_shows_in_how_many_boots_the_ping_pong_is() -> None:
+    folder = REFERENCE / "dio_kworker-latency"
+    text = latencies(folder)
+    assert text in THRESHOLDS.read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
+    found = {
+        (kernel, switch.strip("`")): (boots, there) for kernel, switch, boots, there, _ in rows
+    }
+    assert found["5.10", "none"] == ("6", "0")
+    assert found["5.10", "latency_ns=1500000+NO_LAST_BUDDY"] == ("6", "6")
+    assert found["5.10", "min_granularity_ns=3000000+NO_LAST_BUDDY"] == ("6", "6")

@@ -161,7 +161,7 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
     assert (cause["effect"], cause["stage"], cause["n"]) == ("removes", "confirmed", 3)
     assert cause["baseline"] > 1.9
     assert cause["estimate"] < 0.1
-    # Two of 24 such cells have it at once (docs/reports/dio_kworker.md). With one, the boots
+    # One of 12 such cells has it at once (docs/reports/dio_kworker.md). With one, the boots
     # disagree.
     delayed = late["effect"] == "delays"
     assert late["stage"] == "confirmed"
