@@ -25,7 +25,7 @@ import pandas as pd
 from iolab.pathology import get_pathology
 from iolab.pathology.base import NEAR, Pathology, neighbours
 from iolab.pathology.claims import CONTRASTS, Claim
-from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION, Condition
+from iolab.pathology.factors import INTERVENTION, Condition
 from iolab.stats.claims import Selected, judge_selected
 from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
 from iolab.stats.estimates import CONFIDENCE, Floats, boots_text, interval_text, number_text
@@ -108,7 +108,7 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
     # A kernel may need an intervention to be measured at all: then every place has it.
     levels = data.cells[INTERVENTION].unique()
     everywhere = {INTERVENTION: levels[0]} if len(levels) == 1 else {}
-    behind = "".join(f" {level}" for level in everywhere.values() if level != NO_INTERVENTION)
+    changed = [pathology.factors[INTERVENTION].in_words(each) for each in everywhere.values()]
     cells, rows = Selected(data), []
     for kernel in kernels_of(data.cells):
         judged_by: dict[str, Claim] = {}
@@ -121,7 +121,8 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
                 there = replace(claim, condition={**place, **everywhere}, control={})
                 one = judge_selected(cells, there, kernel, CONFIDENCE)
                 judged = {n: getattr(one, n) for n in ("n", "verdict", "estimate", "low", "high")}
-                named = {"kernel": f"{kernel}{behind}", "claim": claim.name, "place": words}
+                shown = " ".join(filter(None, [kernel, *changed]))
+                named = {"kernel": shown, "claim": claim.name, "place": words}
                 rows.append({**named, **judged})
     table = pd.DataFrame(rows)
     return table[table.groupby(["kernel", "claim"])["n"].transform("max") > 0]

@@ -28,7 +28,7 @@ from iolab.stats.verdicts import (
     verdict_table,
     verdict_text,
 )
-from iolab.store.dataset import load, result_folders, with_measure
+from iolab.store.dataset import Dataset, load, result_folders, with_measure
 from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
@@ -178,6 +178,11 @@ def _value(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3g}"
 
 
+def _plain_cells(data: Dataset) -> pd.DataFrame:
+    """Return the valid cells without those that trace-cmd recorded and without A/A pairs."""
+    return data.cells[~data.cells["aa"] & ~data.cells["recorded"] & data.cells["valid"]]
+
+
 def thresholds(folder: Path, value: str, limit: float) -> str:
     """Return where a value of dio_kworker reaches a limit, as a Markdown table of kernels.
 
@@ -194,7 +199,7 @@ def thresholds(folder: Path, value: str, limit: float) -> str:
         The limit, in the value's unit.
     """
     data = load(folder)
-    cells = data.cells[~data.cells["aa"] & ~data.cells["recorded"] & data.cells["valid"]]
+    cells = _plain_cells(data)
     balance = with_measure(data, "balance_weight").query("role == 'control' and not recorded")
     weights = sorted(cells["weight"].dropna().unique())
     head = ["kernel", "balance weight", f"reaches {limit:g} between", *(f"{w:g}" for w in weights)]
@@ -249,7 +254,7 @@ def latencies(folder: Path) -> str:
     """
     head = ("kernel", "switch", "boots", "with ping-pong", "switches per I/O")
     lines = [_row(*head), "|---" * len(head) + "|"]
-    cells = load(folder).cells.query("role == 'treatment' and valid and not recorded and not aa")
+    cells = _plain_cells(load(folder)).query("role == 'treatment'")
     for place, found in cells.groupby(["kernel", INTERVENTION])["switches_per_io"]:
         kernel, switch = map(str, place)
         ends = " to ".join(dict.fromkeys(f"{end:.2f}" for end in (found.min(), found.max())))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Calculations in values: fio's own, and those of a shell."""
+"""Calculations in values: fio's own, those of a shell, and times in seconds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
+
+from iolab_agent.fio_values import time_us
 
 # fio has bc calculate a value with a keyword (bc_calc() in its options.c).
 _MATHS: Final = re.compile(r"[0-9 ()*/+-]+")
@@ -19,6 +21,7 @@ _OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
 }
 _OF_SHELL: Final = re.compile(r"\$\(\(([^()$]*(?:\([^()$]*\)[^()$]*)*)\)\)")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_SECOND_US: Final = 10**6
 
 
 def calculated(text: str) -> str:
@@ -38,6 +41,12 @@ def with_calculations(text: str, known: Mapping[str, str]) -> str:
         return found if found.lstrip("-").isdigit() else match[0]
 
     return _OF_SHELL.sub(value, text)
+
+
+def seconds_us(text: str) -> int | None:
+    """Return a time in us; a plain number is in s."""
+    amount = time_us(text)
+    return amount * _SECOND_US if amount is not None and text.isdigit() else amount
 
 
 def _value(node: ast.expr) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fiojobs.arithmetic import seconds_us
 from fiojobs.options import has_own_files, is_set, only_reads
 from fiojobs.table import Work
 from iolab_agent.fio_values import bytes_of, time_us
@@ -15,7 +16,6 @@ _WITHIN: Final = ("latency_window", "thinktime")
 _AT_THE_END: Final = ("end_fsync", "fsync_on_close")
 # I/Os in a run, below which it shows little.
 _FEW: Final = 10
-_SECOND_US: Final = 10**6
 _LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
 _PROGRAMS: Final = ("exec_prerun", "exec_postrun")
 _IN_GUEST: Final = "as asked, in the virtual machine, with its programs and files"
@@ -25,12 +25,6 @@ _NO_POLLING: Final = (
     "refuses the I/O"
 )
 _NO_HUGE_PAGES: Final = "as asked; it fails unless huge pages are reserved, as by boot.hugepages=64"
-
-
-def seconds_us(text: str) -> int | None:
-    """Return a time in us; a plain number is in s."""
-    amount = time_us(text)
-    return amount * _SECOND_US if amount is not None and text.isdigit() else amount
 
 
 def say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: bool) -> None:

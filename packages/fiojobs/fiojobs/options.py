@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from iolab_agent.fio_options import GRAMMARS, REFUSED, USELESS, faults_of, same_option
-from iolab_agent.fio_values import BOOLEAN, SET
+from iolab_agent.fio_values import BOOLEAN, SET, bytes_of
 
 _REPORT = USELESS["group_reporting"]
 _LOGS = "iolab keeps the rates and the distribution of latencies of a cell, not their course"
@@ -181,6 +181,17 @@ def verifies(options: Mapping[str, str]) -> bool:
 def has_own_files(options: Mapping[str, str]) -> bool:
     """Return whether fio has to make a section's files, among them those of any size."""
     return not OWN_FILES.isdisjoint(options) or "-" in options.get("filesize", "")
+
+
+def files_of(options: Mapping[str, str]) -> int:
+    """Return how many files a process of a section has."""
+    named = options.get("filename", "").count("{folder}")
+    return max(1, bytes_of(options.get("nrfiles", "1")), named)
+
+
+def is_direct(options: Mapping[str, str]) -> bool:
+    """Return whether a section goes around the page cache."""
+    return is_set(options, "direct") or options.get("buffered") == "0"
 
 
 def engine_of(options: Mapping[str, str]) -> str:

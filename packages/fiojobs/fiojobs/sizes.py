@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fiojobs.options import NO_FILES, engine_of, is_set
+from fiojobs.options import NO_FILES, engine_of, files_of, is_direct
 from fiojobs.table import Work
 from iolab_agent.fio_options import processes_of
 from iolab_agent.fio_values import bytes_of
@@ -72,9 +72,8 @@ def _amount(text: str | None, room: int) -> int | None:
 def parts_of_sectors(options: Mapping[str, str]) -> bool:
     """Return whether a section asks for direct I/O of blocks, or at places, not a part of 4096."""
     names = ("bs", "bsrange", "bssplit", "ba", "offset", "offset_increment", "zoneskip")
-    direct = is_set(options, "direct") or options.get("buffered") == "0"
     places = _BLOCK.findall(",".join(options.get(name, "") for name in names))
-    return direct and any(bytes_of(text) % 4096 for text in places)
+    return is_direct(options) and any(bytes_of(text) % 4096 for text in places)
 
 
 def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool, device: bool) -> int:
@@ -149,7 +148,7 @@ def _asked(options: Mapping[str, str], room: int) -> int:
         own = max(own, zones if (zones := _zones(options)) > _USUAL_MIB * _MIB else 0)
     # Of several sizes, files have any between them.
     of_file = _amount(options.get("filesize", "").rpartition("-")[2], room) or 0
-    return own or of_file * max(1, bytes_of(options.get("nrfiles", "1")), _folder_names(options))
+    return own or of_file * files_of(options)
 
 
 def _zones(options: Mapping[str, str]) -> int:
@@ -163,11 +162,6 @@ def _zones(options: Mapping[str, str]) -> int:
     return _FEW_ZONES * (max(size, whole) + skip)
 
 
-def _folder_names(options: Mapping[str, str]) -> int:
-    """Return how many files a section names."""
-    return options.get("filename", "").count("{folder}")
-
-
 def _moved(options: Mapping[str, str], room: int) -> int:
     """Return how far the offsets of a section move the end of its last process, in bytes."""
     step = _amount(options.get("offset_increment"), room) or 0
@@ -177,7 +171,7 @@ def _moved(options: Mapping[str, str], room: int) -> int:
 def _give_size(
     work: Work, name: str, asked: int, factor: float, why: str, *, size_mib: int, equal: bool
 ) -> None:
-    options = work.options[name]
+    options, room = work.options[name], work.around.room_mib * _MIB
     makes_files = any(option in options for option in ("directory", "filename"))
     # A block has room in a size, if it had before.
     least = max(4096, min(_largest_block(options), asked))
@@ -186,9 +180,9 @@ def _give_size(
     told = [option for option in ("size", "filesize") if option in options]
     for option in told:
         text = options[option]
-        amount = _amount(text, work.around.room_mib * _MIB)
+        amount = _amount(text, room)
         if makes_files:
-            each = [_amount(part, work.around.room_mib * _MIB) or 0 for part in text.split("-")]
+            each = [_amount(part, room) or 0 for part in text.split("-")]
             if 0 not in each and (factor != 1 or text.endswith("%")):
                 parts = [int(part * factor) // 4096 * 4096 for part in each]
                 kept = [max(4096, part) for part in parts]

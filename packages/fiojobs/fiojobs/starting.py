@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fiojobs.options import direction, engine_of
+from fiojobs.options import direction, engine_of, files_of
 from iolab_agent.fio_values import bytes_of
 
 _TRIMS: Final = ("trim", "randtrim", "trimwrite", "randtrimwrite")
@@ -23,11 +23,8 @@ def fault_at_start(options: Mapping[str, str], file_bytes: int, device: str) -> 
     """
     texts = options.get("bs", "").split(",")
     least = min((bytes_of(text) for text in texts if text), default=0)
-    files = max(
-        1, bytes_of(options.get("nrfiles", "1")), options.get("filename", "").count("{folder}")
-    )
     of_file = bytes_of(options.get("filesize", "").partition("-")[0])
-    size = of_file or (bytes_of(options.get("size", "")) or file_bytes) // files
+    size = of_file or (bytes_of(options.get("size", "")) or file_bytes) // files_of(options)
     if least > size:
         return (
             f"has blocks of {least >> 10} KiB (bs), and {size >> 10} KiB to read or write of a "

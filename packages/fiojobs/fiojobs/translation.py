@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fiojobs.arithmetic import calculated
+from fiojobs.arithmetic import calculated, seconds_us
 from fiojobs.language import NODE, plain_name, read_job
-from fiojobs.missed import say_what_the_run_misses, seconds_us
+from fiojobs.missed import say_what_the_run_misses
 from fiojobs.options import (
     ENDING,
     LACKS,
@@ -21,6 +21,7 @@ from fiojobs.options import (
     direction,
     engine_of,
     has_own_files,
+    is_direct,
     is_set,
     only_reads,
     unverified,
@@ -312,11 +313,10 @@ def _verification(work: Work, name: str) -> None:
 def _page_cache(work: Work, name: str) -> None:
     """Say that reads find a file in the page cache, where fio by itself would drop it."""
     options = work.options[name]
-    buffered = options.get("direct", "0") == "0" and options.get("buffered") != "0"
     reads = direction(options) in _READING
     files = engine_of(options) not in (*NO_FILES, *ENDING)
     dropped = "drop_caches" in options.get("exec_prerun", "") or is_set(options, "pre_read")
-    if buffered and reads and files and "invalidate" not in options and not dropped:
+    if reads and files and not is_direct(options) and "invalidate" not in options and not dropped:
         why = (
             "the file is written before the run and cached; invalidate=1 drops it, as fio by itself"
         )
