@@ -265,6 +265,9 @@ def test_a_section_that_is_named_after_a_device_uses_it() -> None:
 def test_a_file_in_memory_is_a_file() -> None:
     found = _of("filename=/dev/shm/f rw=read")
     assert (found.devices, found.shared_file) == (0, True)
+    for way in ("filename=/dev/shm/f", "directory=/dev/shm", "filename=/dev/shm/f:/srv/g"):
+        assert "tmpfs" in str(_of(f"{way} rw=read").rows)
+    assert "tmpfs" not in str(_of("directory=/dev/shmx rw=read").rows)
     names = _of("filename=/dev/shm/f:/dev/shm/g rw=read").sections[0].options["filename"]
     assert names == "{folder}/f:{folder}/g"
     assert _of("filename=/dev/null rw=write").sections[0].options["filename"] == "/dev/null"

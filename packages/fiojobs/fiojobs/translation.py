@@ -48,6 +48,7 @@ _CORES = (
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
 # Virtual time in which a job without a runtime has to end.
 _TO_END_MS: Final = 60_000
+_MADE: Final = "iolab makes it for each cell"
 _NO_START: Final = "the first part of a run is not measured: ramp_ms"
 _OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
 # The most factors that sections are taken apart into.
@@ -355,6 +356,12 @@ def _is_device(name: str) -> bool:
     return re.match(NODE, name) is not None and name not in _SINKS
 
 
+def _memory(*paths: str) -> str:
+    """Return how to get a file system in memory if a path is on one."""
+    in_memory = any(Path(path).parts[:3] == ("/", "dev", "shm") for path in paths)
+    return "; in memory with filesystem='tmpfs'" if in_memory else ""
+
+
 def _places(work: Work) -> tuple[int, bool]:
     """Return how many devices the job uses itself, and whether all processes share one file.
 
@@ -371,7 +378,8 @@ def _places(work: Work) -> tuple[int, bool]:
             "itself"
         )
     for name in work.options:
-        work.take(name, "directory", "the measured file system", "iolab makes it for each cell")
+        why = _MADE + _memory(work.options[name].get("directory", ""))
+        work.take(name, "directory", "the measured file system", why)
         for option, usual in USUAL_FILES.items():
             if work.options[name].get(option) == usual:
                 work.take(name, option, "nothing", "as usual: files that stay, one for a process")
@@ -381,7 +389,8 @@ def _places(work: Work) -> tuple[int, bool]:
     own = any(map(has_own_files, work.options.values()))
     if alone and not own and every[0] not in _SINKS:
         for name in work.options:
-            work.take(name, "filename", "one file for all", "on the measured file system")
+            where = "on the measured file system" + _memory(every[0])
+            work.take(name, "filename", "one file for all", where)
         return 0, True
     for name, options in work.options.items():
         if name in named:
@@ -390,7 +399,8 @@ def _places(work: Work) -> tuple[int, bool]:
                 within = {f: f.strip("/").replace("/", "-") for f in within}
             kept = [f if f in _SINKS else f"{{folder}}/{within[f]}" for f in named[name]]
             value = ":".join(f.replace(":", "\\:") for f in kept)
-            work.change(name, "filename", value, "in the measured file system")
+            where = "in the measured file system" + _memory(*named[name])
+            work.change(name, "filename", value, where)
         elif has_own_files(options):
             options["directory"] = "{folder}"
     return 0, False
