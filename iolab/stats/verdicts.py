@@ -118,7 +118,7 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
                 judged_by.setdefault(rule_text(claim), claim)
         for claim in judged_by.values():
             for place, words in zip(places, places_of(places), strict=True):
-                there = replace(claim, condition={**place, **everywhere}, control={})
+                there = replace(claim, condition={**place, **everywhere})
                 one = judge_selected(cells, there, kernel, CONFIDENCE)
                 judged = {n: getattr(one, n) for n in ("n", "verdict", "estimate", "low", "high")}
                 shown = " ".join(filter(None, [kernel, *changed]))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal
 
+from fiojobs.options import is_direct
 from iolab.pathology import get_pathology
 from iolab.pathology.factors import IntegerFactor
 from iolab.results import CellResult, CpuSample, TaskCounter, growth, kworkers_of
@@ -155,8 +156,7 @@ def _buffered(report: Mapping[str, Any]) -> float:
     shared, own = report.get("global options", {}), [j.get("job options") for j in report["jobs"]]
     if None in own:
         return math.nan
-    every = [{**shared, **options} for options in own]
-    return float(any(o.get("direct", "0") == "0" and o.get("buffered", "1") != "0" for o in every))
+    return float(not all(is_direct({**shared, **options}) for options in own))
 
 
 def _bins(sides: Sequence[Mapping[str, Any]]) -> Counter[int]:

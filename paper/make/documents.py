@@ -13,6 +13,7 @@ from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, neighbours, rules_digest
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.report.attribution import Attribution, load_attribution
+from iolab.report.comparison import AGREEMENTS
 from iolab.report.indexes import AtlasIndex, answer
 from iolab.report.tables import effect_table, level_table
 from iolab.shown import markdown
@@ -44,6 +45,7 @@ THRESHOLDS = REPORTS / "dio_kworker.md"
 RULES = _ROOT / "docs" / "rules.md"
 CONTROLS = _ROOT / "docs" / "controls.md"
 STATISTICS = _ROOT / "docs" / "statistics.md"
+MACHINES = _ROOT / "docs" / "real-machines.md"
 ATLAS = _ROOT / "docs" / "atlas.md"
 COSTS = _ROOT / "docs" / "images" / "observer-costs.svg"
 # How the tables of README and docs name a verdict.
@@ -293,7 +295,7 @@ def brackets(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [_row(*head), "|---" * len(head) + "|"]
     for row in rows:
         own, there, gone = (
-            f"{markdown(row[part]['kernel'])} {_verdict(row[part])}"
+            f"{markdown(row[part]['kernel'])} {_verdict(row[part])}{_control(row[part])}"
             for part in ("own", "with", "without")
         )
         commit = f"{row['does']} `{row['commit']}` {row['subject']} ({row['release']})"
@@ -301,6 +303,11 @@ def brackets(rows: Iterable[Mapping[str, Any]]) -> str:
         published = "-" if row["published"] is None else f"{row['published']:.3g}"
         lines.append(_row(row["pathology"], claim, published, own, there, commit, gone))
     return "\n".join(lines)
+
+
+def _control(side: Mapping[str, Any]) -> str:
+    """Return the estimate of a side's negative control, "" without one."""
+    return "" if side["control"] is None else f"; negative control {number_text(side['control'])}"
 
 
 def first_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -399,6 +406,28 @@ def again(data: Path) -> str:
     return "\n".join(lines)
 
 
+def clocks(data: Path) -> str:
+    """Return the primary claims on another clock beside virtual time, as Markdown.
+
+    A row per kernel and claim, of each report in ``other-clock`` of `data`. A last line counts.
+    """
+    head = ("kernel", "claim", "this clock", "virtual time", "comparison")
+    lines = [_row(*head), "|---" * len(head) + "|"]
+    rows = pd.concat([table for _, table in compared(data, "other-clock")], ignore_index=True)
+    rows = rows[(rows["n"] > 0) & ~rows["secondary"].astype(bool)]
+    for row in rows.to_dict("records"):
+        sides = [
+            f"{_WORDS[row[f'{side}verdict']]}: "
+            + verdict_text({name: row[f"{side}{name}"] for name in ("estimate", "low", "high")})
+            for side in ("", "virtual_")
+        ]
+        outcome = row["reason"] or row["agreement"]
+        lines.append(_row(markdown(row["kernel"]), row["claim"], *sides, outcome))
+    counts = rows["agreement"].value_counts()
+    summary = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
+    return "\n".join([*lines, f"\n{len(rows)} primary claims; {summary}."])
+
+
 def observed(data: Path) -> list[tuple[Path, str, str]]:
     """Return what the observer counted as Markdown: each table's page and marks, and the table."""
     found = []
@@ -426,6 +455,7 @@ def renew(data: Path) -> None:
     fill(THRESHOLDS, "thresholds", table)
     fill(THRESHOLDS, "unwritten", unwritten(data / "dio_kworker-unwritten"))
     fill(THRESHOLDS, "latencies", latencies(data / "dio_kworker-latency"))
+    fill(MACHINES, "clocks", clocks(data))
     for page, name, counted in observed(data):
         fill(page, name, counted)
 

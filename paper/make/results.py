@@ -27,7 +27,7 @@ from iolab.report.tables import aa_check, overview
 from iolab.stats.attribution import change_of
 from iolab.stats.claims import Selected, boot_values, cells_of, judge_selected
 from iolab.stats.conditions import pathology_of
-from iolab.stats.estimates import CONFIDENCE, sign_flip, what_is_missing
+from iolab.stats.estimates import CONFIDENCE, COVERS, sign_flip, what_is_missing
 from iolab.stats.verdicts import holm_family, neighbourhood_table, rule_text, verdict_table
 from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError
@@ -35,7 +35,7 @@ from iolab_base.files import atomic_write, digest_of
 from iolab_base.reading import read_regular
 
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
-FORMAT: Final = "iolab-results/8"
+FORMAT: Final = "iolab-results/9"
 
 # A data set with the command that measured it, where that is known.
 Measured = tuple[Dataset, str | None]
@@ -51,7 +51,6 @@ def collect(
     near: Sequence[Dataset] = (),
     observed: Mapping[str, Any] | None = None,
     reference: bool = False,
-    confidence: float = CONFIDENCE,
 ) -> dict[str, Any]:
     """Judge every claim of these data sets on every kernel, as plain JSON values.
 
@@ -80,8 +79,6 @@ def collect(
         What `paper.make.observed.observed` returns.
     reference : bool
         Whether these are the project's own data, which the text of the write-up names.
-    confidence : float
-        Level of the intervals, 0 to 1.
 
     Returns
     -------
@@ -102,9 +99,10 @@ def collect(
     return {
         "format": FORMAT,
         "reference": reference,
-        "confidence": confidence,
-        "pathologies": [_pathology(data, command, confidence) for data, command in datasets],
-        "claims": [row for data, _ in datasets for row in _claims(data, confidence)],
+        "confidence": CONFIDENCE,
+        "covers": {str(n): share for n, share in COVERS.items()},
+        "pathologies": [_pathology(data, command) for data, command in datasets],
+        "claims": [row for data, _ in datasets for row in _claims(data)],
         "causes": [row for folder, found in causes for row in _causes(folder, found)],
         "clocks": [row for folder, table in clocks for row in _compared_rows(folder, table)],
         "again": [row for folder, table in again for row in _compared_rows(folder, table)],
@@ -121,7 +119,8 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
     that ended or began the effect, and the nearest kernels on its two sides (``with``,
     ``without``). Such a side may be a table of its kernel and of levels of factors: one kernel is
     both sides where a switch takes the commit's change back. All are judged from the folder of the
-    row's pathology, by the rule of every other kernel.
+    row's pathology, by the rule of every other kernel. ``control`` of a side is the estimate of the
+    claim's negative control there, None without one.
     """
     folder = data / "controls"
     measured: dict[str, Selected] = {}
@@ -138,7 +137,11 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
             levels = {factor: level for factor, level in side.items() if factor != "kernel"}
             judged = judged_at(cells, claim, side["kernel"], levels)
             shown = " ".join(map(str, [side["kernel"], *levels.values()]))
-            sides[part] = {"kernel": shown, **_side(judged)}
+            control = None
+            if claim.negative is not None:
+                found = judged_at(cells, claim.negative, side["kernel"], levels)
+                control = _finite(found["estimate"])
+            sides[part] = {"kernel": shown, **_side(judged), "control": control}
         rows.append({**row, "rule": rule_text(claim), "published": claim.published, **sides})
     return rows
 
@@ -224,7 +227,7 @@ def _causes(folder: str, found: Attribution) -> list[dict[str, Any]]:
     return rows
 
 
-def _pathology(data: Dataset, command: str | None, confidence: float) -> dict[str, Any]:
+def _pathology(data: Dataset, command: str | None) -> dict[str, Any]:
     cells = data.cells
     pathology = pathology_of(cells)
     columns = ["kernel", "release", "scheduler", "boots"]
@@ -245,24 +248,24 @@ def _pathology(data: Dataset, command: str | None, confidence: float) -> dict[st
             "valid": int(cells["valid"].sum()),
             "recorded": int(cells["recorded"].sum()),
         },
-        "aa": _aa(cells, confidence),
+        "aa": _aa(cells),
         "command": command,
         "data_sha256": _digest(cells, data.mechanism),
     }
 
 
-def _aa(cells: pd.DataFrame, confidence: float) -> dict[str, int]:
+def _aa(cells: pd.DataFrame) -> dict[str, int]:
     if not (cells["valid"] & cells["aa"] & ~cells["recorded"]).any():
         return {"tested": 0, "hold": 0}
-    holds = aa_check(cells, confidence=confidence)["holds"].dropna()
+    holds = aa_check(cells)["holds"].dropna()
     return {"tested": len(holds), "hold": int(holds.sum())}
 
 
-def _claims(data: Dataset, confidence: float) -> list[dict[str, Any]]:
+def _claims(data: Dataset) -> list[dict[str, Any]]:
     pathology = pathology_of(data.cells)
     known = data.cells.drop_duplicates("kernel").set_index("kernel")
     rows = []
-    for row in verdict_table(data, confidence=confidence).to_dict("records"):
+    for row in verdict_table(data).to_dict("records"):
         claim, kernel = pathology.claim(row["claim"]), row["kernel"]
         boots = _boots(data, claim, kernel) if row["n"] else np.array([])
         basis = cells_of(data, claim, kernel, data.cells)

@@ -19,6 +19,7 @@ from statsmodels.stats.multitest import multipletests
 from iolab.figures.verdicts import verdict_grid
 from iolab.pathology import get_pathology
 from iolab.pathology.base import NEAR, Claim, Pathology, neighbours
+from iolab.paths import REFERENCE
 from iolab.stats.verdicts import (
     declared_claims,
     holm,
@@ -29,7 +30,7 @@ from iolab.stats.verdicts import (
     verdict_table,
     verdict_text,
 )
-from iolab.store.dataset import Dataset
+from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError
 from tests.bench.bench_statistics import sign_flip_p
 from tests.support import synthetic
@@ -149,6 +150,17 @@ def test_a_neighbourhood_says_where_the_effect_is_and_where_not() -> None:
     needed = cells.assign(intervention="boot.hpet=disable")
     again = neighbourhood_table(replace(data, cells=needed)).query("claim == 'IOPS lost' and n > 0")
     assert dict(zip(again["place"], again["verdict"], strict=True)) == verdicts
+
+
+def test_a_yes_around_a_report_needs_its_control() -> None:
+    """BFQ on 5.1 with low_latency=0: dd loses as much in the root cgroup."""
+    table = neighbourhood_table(load(REFERENCE / "near" / "bfq_idling"))
+    rows = table[table["claim"] == "throughput collapses"]
+    judged = dict(zip(rows["place"], rows["verdict"], strict=True))
+    assert judged.pop("") == "reproduced"
+    same = {place: "other cause" if "throughput" in place else "reproduced" for place in judged}
+    assert judged == same
+    assert "other cause" in judged.values()
 
 
 def test_a_report_without_a_neighbourhood_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
