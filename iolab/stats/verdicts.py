@@ -97,8 +97,8 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
     """Judge each claim at the report's own set-up and in each condition around it, a row each.
 
     ``place`` says how a condition differs from the report's own; there it is empty. An intervention
-    that every cell has stands behind the name of the kernel. Claims that no measured cell can
-    decide are left out.
+    that every cell has stands behind the name of the kernel. A negative control counts in the same
+    condition, if it was measured there. Claims that no measured cell can decide are left out.
     """
     pathology = pathology_of(data.cells)
     places = neighbours(pathology)
