@@ -22,6 +22,7 @@ from paper.make.documents import (
     CAUSES,
     CLAIMS,
     CONTROLS,
+    MACHINES,
     README,
     RULES,
     STATISTICS,
@@ -31,6 +32,7 @@ from paper.make.documents import (
     brackets,
     causes,
     claims,
+    clocks,
     fill,
     first_of_each,
     latencies,
@@ -114,6 +116,16 @@ def test_the_findings_of_the_readme_are_those_of_the_data(
     entries()
     said = " ".join(README.read_text(encoding="utf-8").split())
     assert words.format(_estimate(folder, claim, kernel)) in said
+
+
+@pytest.mark.nightly
+def test_the_page_of_real_machines_shows_what_another_clock_measured() -> None:
+    table = clocks(REFERENCE)
+    assert table in MACHINES.read_text(encoding="utf-8")
+    counts = re.search(r"(\d+) primary claims; agrees: (\d+),", table)
+    assert counts is not None
+    every, agree = counts.groups()
+    assert f"{agree} of {every} primary claims agree" in README.read_text(encoding="utf-8")
 
 
 def test_the_throughput_that_cfq_leaves_is_that_of_the_data() -> None:
