@@ -119,9 +119,13 @@ def comparison_text(table: pd.DataFrame) -> Table:
             "why": table["reason"],
         }
     )
+    return text_table(rows, na_rep="not known", caption=f"{agreements_text(table)}.")
+
+
+def agreements_text(table: pd.DataFrame) -> str:
+    """Return how many rows of `compare_clocks` have each word of `AGREEMENTS`."""
     counts = table["agreement"].value_counts()
-    summary = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
-    return text_table(rows, na_rep="not known", caption=f"{summary}.")
+    return ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

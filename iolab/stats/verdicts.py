@@ -111,6 +111,7 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
     changed = [pathology.factors[INTERVENTION].in_words(each) for each in everywhere.values()]
     cells, rows = Selected(data), []
     for kernel in kernels_of(data.cells):
+        shown = " ".join(filter(None, [kernel, *changed]))
         judged_by: dict[str, Claim] = {}
         # Of two claims of one rule, the one about the report's own set-up comes first.
         for claim in sorted(pathology.claims, key=lambda claim: claim.condition != own):
@@ -121,7 +122,6 @@ def neighbourhood_table(data: Dataset) -> pd.DataFrame:
                 there = replace(claim, condition={**place, **everywhere})
                 one = judge_selected(cells, there, kernel, CONFIDENCE)
                 judged = {n: getattr(one, n) for n in ("n", "verdict", "estimate", "low", "high")}
-                shown = " ".join(filter(None, [kernel, *changed]))
                 named = {"kernel": shown, "claim": claim.name, "place": words}
                 rows.append({**named, **judged})
     table = pd.DataFrame(rows)

@@ -13,7 +13,7 @@ from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim, Pathology, neighbours, rules_digest
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.report.attribution import Attribution, load_attribution
-from iolab.report.comparison import AGREEMENTS
+from iolab.report.comparison import agreements_text
 from iolab.report.indexes import AtlasIndex, answer
 from iolab.report.tables import effect_table, level_table
 from iolab.shown import markdown
@@ -414,7 +414,7 @@ def clocks(data: Path) -> str:
     head = ("kernel", "claim", "this clock", "virtual time", "comparison")
     lines = [_row(*head), "|---" * len(head) + "|"]
     rows = pd.concat([table for _, table in compared(data, "other-clock")], ignore_index=True)
-    rows = rows[(rows["n"] > 0) & ~rows["secondary"].astype(bool)]
+    rows = rows[(rows["n"] > 0) & ~rows["secondary"]]
     for row in rows.to_dict("records"):
         sides = [
             f"{_WORDS[row[f'{side}verdict']]}: "
@@ -423,9 +423,7 @@ def clocks(data: Path) -> str:
         ]
         outcome = row["reason"] or row["agreement"]
         lines.append(_row(markdown(row["kernel"]), row["claim"], *sides, outcome))
-    counts = rows["agreement"].value_counts()
-    summary = ", ".join(f"{word}: {counts.get(word, 0)}" for word in AGREEMENTS)
-    return "\n".join([*lines, f"\n{len(rows)} primary claims; {summary}."])
+    return "\n".join([*lines, f"\n{len(rows)} primary claims; {agreements_text(rows)}."])
 
 
 def observed(data: Path) -> list[tuple[Path, str, str]]:

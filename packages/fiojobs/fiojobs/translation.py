@@ -48,7 +48,6 @@ _CORES = (
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
 # Virtual time in which a job without a runtime has to end.
 _TO_END_MS: Final = 60_000
-_MADE: Final = "iolab makes it for each cell"
 _NO_START: Final = "the first part of a run is not measured: ramp_ms"
 _OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
 # The most factors that sections are taken apart into.
@@ -378,7 +377,7 @@ def _places(work: Work) -> tuple[int, bool]:
             "itself"
         )
     for name in work.options:
-        why = _MADE + _memory(work.options[name].get("directory", ""))
+        why = "iolab makes it for each cell" + _memory(work.options[name].get("directory", ""))
         work.take(name, "directory", "the measured file system", why)
         for option, usual in USUAL_FILES.items():
             if work.options[name].get(option) == usual:
