@@ -197,7 +197,7 @@ class Guest:
             channel=folder / "channel",
             folder=folder,
             stall_s=_STALL_S,
-            preload=build_preload(self.machine, restored=archive is None),
+            preload=build_preload(self.machine),
         )
 
     def _snapshot(self, archive: Path) -> AbstractContextManager[Snapshot]:
@@ -302,5 +302,5 @@ def prepare(kernel: str, clock: str = "virtual", *, cpus: int = 1, memory_mib: i
     if clock == "host":
         accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"
     machine = Machine(accelerator, cpus, memory_mib)
-    build_preload(machine, restored=True)
+    build_preload(machine)
     return Guest(found, image, toolbox, machine)

@@ -13,13 +13,13 @@ HOST_TIME = _SOURCES / "host_time.c"
 _TURNS = _SOURCES / "turns.c"
 
 
-def build_preload(machine: Machine, *, restored: bool) -> Path | None:
+def build_preload(machine: Machine) -> Path | None:
     """Return a library to preload into a machine's QEMU; None on the host's clock.
 
     The time of day advances only with QEMU's calls. The threads of a QEMU with several processors,
-    which it cannot record, take turns once it is restored.
+    which it cannot record, take turns.
     """
     if machine.accelerator != "icount":
         return None
-    main = _TURNS if restored and machine.cpus > 1 else HOST_TIME
+    main = _TURNS if machine.cpus > 1 else HOST_TIME
     return build_library(_SOURCES, main.name, "a library for QEMU")

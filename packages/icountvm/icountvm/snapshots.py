@@ -8,7 +8,8 @@ whether the snapshot was made for it or long before.
 
 While a machine stops, the thread of its processor races with QEMU's main loop. If the main loop
 comes second, it finds the processor idle and advances the clock to the next timer
-(``icount_start_warp_timer`` in accel/tcg/icount-common.c). On one core of the host this is rare.
+(``icount_start_warp_timer`` in accel/tcg/icount-common.c). On one core of the host this is rare;
+with several processors, the preloaded library lets the main loop come first (`icountvm.preload`).
 The guest reports how far the clock moved, and a snapshot whose clock moved is made again. What the
 guest itself does before it reads the clock takes equally long in each stop: it handles an interrupt
 that is due, or other processors have their turn. So a clock that moves equally far in several stops
