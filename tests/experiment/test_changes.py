@@ -86,8 +86,8 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     cells, modules = [], dict[str, None]()
     for name, (asked, _, _) in _QUESTIONS.items():
         # Beside a hog, fio takes longer to begin.
-        ms = 500 if "antagonist" in asked else 200
-        made = iolab.question(**asked, ramp_ms=ms, runtime_ms=ms)
+        ramp_ms = 500 if "antagonist" in asked else 200
+        made = iolab.question(**asked, ramp_ms=ramp_ms, runtime_ms=2 * ramp_ms)
         profile = replace(made.profiles["quick"], boots=1, repeats_control=False)
         (block,) = blocks_of(made, profile, kernel=request.param, clock="virtual")
         modules |= dict.fromkeys(block.plan.modules)
