@@ -168,7 +168,12 @@ def _causes_rows(found: Attribution, claim: Claim, otherwise: str) -> list[str]:
         unchanged = f"{_WORDS[verdict]}: {unchanged}"
     order = moved["effect"].map(_EFFECTS.index)
     cells = [
-        (f"`{r['intervention']}`", r["effect"], _value(r["estimate"]), change_text(claim, r))
+        (
+            " + ".join(f"`{one}`" for one in r["intervention"].split("+")),
+            r["effect"],
+            _value(r["estimate"]),
+            change_text(claim, r),
+        )
         for r in moved.loc[order.sort_values(kind="stable").index].to_dict("records")
     ]
     head, tried = (claim.name, found.kernel, unchanged), str(len(table))
