@@ -168,16 +168,16 @@ def _causes_rows(found: Attribution, claim: Claim, otherwise: str) -> list[str]:
         unchanged = f"{_WORDS[verdict]}: {unchanged}"
     order = moved["effect"].map(_EFFECTS.index)
     cells = [
-        (
-            " + ".join(f"`{one}`" for one in r["intervention"].split("+")),
-            r["effect"],
-            _value(r["estimate"]),
-            change_text(claim, r),
-        )
+        (_switches(r["intervention"]), r["effect"], _value(r["estimate"]), change_text(claim, r))
         for r in moved.loc[order.sort_values(kind="stable").index].to_dict("records")
     ]
     head, tried = (claim.name, found.kernel, unchanged), str(len(table))
     return [_row(*head, *each, tried) for each in cells or [("no single switch", "", "", "")]]
+
+
+def _switches(intervention: str) -> str:
+    """Return the names of a switch, or of a pair that may break between them."""
+    return f"`{intervention}`".replace("+", "` + `")
 
 
 def _value(value: float) -> str:

@@ -158,7 +158,8 @@ def test_the_page_of_causes_names_each_switch_that_moves_a_claim() -> None:
             ]
             moved = found.confirmed(claim.name)
             for switch, effect in zip(moved["intervention"], moved["effect"], strict=True):
-                assert any(f"| `{switch}` | {effect} |" in row for row in rows)
+                shown = f"`{switch}`".replace("+", "` + `")
+                assert any(f"| {shown} | {effect} |" in row for row in rows)
             others = [row for row in rows if "changes the workload" in row]
             assert len(rows) == max(1, len(moved) + len(others))
             assert ("no single switch" in rows[0]) is (not len(moved) and not others)
