@@ -66,14 +66,14 @@ static void set_and_wake(int *flag)
 	call(SYS_futex, (long)flag, FUTEX_WAKE_PRIVATE, 1, 0);
 }
 
-// Wait until a flag is set, but not for longer than that.
+// Wait until a flag is set, but not for longer than that. tcc 0.9.27 compiles no return in a loop.
 static void wait_for(int *flag, long seconds)
 {
 	long limit[2] = {seconds, 0};
 
 	while (!*(volatile int *)flag)
 		if (call(SYS_futex, (long)flag, FUTEX_WAIT_PRIVATE, 0, (long)limit) == -ETIMEDOUT)
-			return;
+			break;
 }
 
 // Of all threads but the main one, only that of the processors waits so.
