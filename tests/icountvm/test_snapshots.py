@@ -86,7 +86,7 @@ def _only(kept: Path) -> Path:
 def _busy() -> Iterator[None]:
     loops = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in os.sched_getaffinity(0)
+        for _ in range(2 * len(os.sched_getaffinity(0)))
     ]
     try:
         yield

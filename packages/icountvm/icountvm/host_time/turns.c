@@ -66,7 +66,7 @@ static void set_and_wake(int *flag)
 	call(SYS_futex, (long)flag, FUTEX_WAKE_PRIVATE, 1, 0);
 }
 
-// Wait until a flag is set, but not for longer than that. tcc 0.9.27 compiles no return in a loop.
+// Wait until a flag is set, for `seconds` at most. No return in the loop: tcc 0.9.27 drops it.
 static void wait_for(int *flag, long seconds)
 {
 	long limit[2] = {seconds, 0};
