@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -18,6 +18,8 @@ from tests.support.guest import cell_of
 from tests.support.needs import wants
 
 pytestmark = pytest.mark.vm
+
+Found = Callable[[str], Any]
 
 _ONE = "rw=randwrite bs=4k iodepth=1 ioengine=libaio direct=1"
 _DEEP = "rw=randwrite bs=4k iodepth=16 ioengine=libaio direct=1"
@@ -79,11 +81,13 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
 
 
 @pytest.fixture(scope="module", params=["6.1", "6.12"])
-def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The control and the treated cell of each question."""
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What was measured, by ``question-role``. Questions that differ in the treatment share one
+    control.
+    """
     with wants("a virtual machine"):
         target = prepare(request.param, "virtual", cpus=1, memory_mib=1024)
-    cells, modules = [], dict[str, None]()
+    cells, controls, names, modules = [], dict[str, str](), dict[str, str](), dict[str, None]()
     for name, (asked, _, _) in _QUESTIONS.items():
         # Beside a hog, fio takes longer to begin.
         ramp_ms = 500 if "antagonist" in asked else 200
@@ -92,23 +96,26 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         (block,) = blocks_of(made, profile, kernel=request.param, clock="virtual")
         modules |= dict.fromkeys(block.plan.modules)
         for planned, cell in zip(block.cells, block.plan.cells, strict=True):
-            cells.append(replace(cell, id=f"{name}-{planned.role}"))
+            role = f"{name}-{planned.role}"
+            if planned.role == "control":
+                names[role] = controls.setdefault(repr({**asked, "treatment": {}}), role)
+            if names.setdefault(role, role) == role:
+                cells.append(replace(cell, id=role))
     folder = tmp_path_factory.mktemp("changes") / "results"
     target.run(Plan("changes", 0, cells, list(modules)), folder)
-    return folder
+    return lambda role: cell_of(folder, names[role])
 
 
 @pytest.mark.parametrize("name", list(_QUESTIONS))
-def test_a_treatment_moves_the_rate_the_way_that_is_known(results: Path, name: str) -> None:
+def test_a_treatment_moves_the_rate_the_way_that_is_known(found: Found, name: str) -> None:
     _, least, most = _QUESTIONS[name]
     control, treated = (
-        measures(cell_of(results, f"{name}-{role}"), cpu=0) for role in ("control", "treatment")
+        measures(found(f"{name}-{role}"), cpu=0) for role in ("control", "treatment")
     )
     assert (control["valid"], treated["valid"]) == (True, True), (control, treated)
     assert least < float(treated["iops"]) / float(control["iops"]) < most
 
 
-def test_what_changes_who_preempts_whom_is_in_the_result(results: Path) -> None:
-    asked = cell_of(results, "preemption-treatment")["settings"]
-    assert "WAKEUP_PREEMPTION" in asked
-    assert sum(cell_of(results, "nice-treatment")["reniced"]) > 0
+def test_what_changes_who_preempts_whom_is_in_the_result(found: Found) -> None:
+    assert "WAKEUP_PREEMPTION" in found("preemption-treatment")["settings"]
+    assert sum(found("nice-treatment")["reniced"]) > 0
