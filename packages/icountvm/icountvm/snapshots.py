@@ -10,10 +10,10 @@ While a machine stops, the thread of its processor races with QEMU's main loop. 
 comes second, it finds the processor idle and advances the clock to the next timer
 (``icount_start_warp_timer`` in accel/tcg/icount-common.c). On one core of the host this is rare;
 with several processors, the preloaded library lets the main loop come first (`icountvm.preload`).
-The guest reports how far the clock moved, and a snapshot whose clock moved is made again. What the
-guest itself does before it reads the clock takes equally long in each stop: it handles an interrupt
-that is due, or other processors have their turn. So a clock that moves equally far in several stops
-is good, too; on one processor, only if it moves less than to most timers.
+The guest reports how far the clock moved, and a snapshot whose clock moved is made again. If an
+interrupt is due, the guest handles it before it reads the clock, which takes equally long in each
+stop. So a clock that moves equally far in several stops is good, too, if it moves less than to most
+timers.
 
 QEMU runs several processors in turns. A restored machine begins with the first one's turn, even if
 the stop came in another's. It may give other bytes than a booted machine, but always the same
@@ -137,7 +137,7 @@ def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
             _save(monitor)
         shutil.copyfile(running.console, snapshot.console)
         moved_ns.append(_paused_ns(machine, snapshot, given))
-        if _stood_still(moved_ns, machine.cpus):
+        if _stood_still(moved_ns):
             break
     else:
         raise MonitorError(f"QEMU moved the clock on in each of {_TRIES} stops")
@@ -146,12 +146,11 @@ def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
     return snapshot
 
 
-def _stood_still(moved_ns: Sequence[int], cpus: int) -> bool:
+def _stood_still(moved_ns: Sequence[int]) -> bool:
     """Return whether the clock stood still in the last stop, from how far it moved in each."""
-    if moved_ns[-1] < _STILL_NS:
-        return True
-    own_work = moved_ns[-1] < _NEAR_NS or cpus > 1
-    return own_work and moved_ns[-_ALIKE:] == [moved_ns[-1]] * _ALIKE
+    last_ns = moved_ns[-1]
+    alike = moved_ns[-_ALIKE:] == [last_ns] * _ALIKE
+    return last_ns < _STILL_NS or (last_ns < _NEAR_NS and alike)
 
 
 def _paused_ns(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
