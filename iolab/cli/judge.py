@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
@@ -170,6 +171,8 @@ def _check(
         raise UserError(f"--json and --format {form} exclude each other: choose one")
     if tolerance is not None and not update:
         raise UserError("--tolerance needs --update: an entry of the lock has its own")
+    if tolerance is not None and not math.isfinite(tolerance):
+        raise UserError(f"--tolerance must be a number of percent, not {tolerance}")
     if fixed and (update or not questions):
         raise UserError("--fixed needs a question: a lock has the verdict that it expects")
 

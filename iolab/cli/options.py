@@ -131,7 +131,21 @@ class Bash(BashComplete):
         return super().format_completion(item)
 
 
-PATH = click.Path(path_type=Path)
+class _Path(click.Path):
+    """A path; "", as of an unset variable of a shell, would be the current folder."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        if value == "":
+            self.fail("a path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _Path(path_type=Path)
 pathologies_argument = click.argument(
     "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
 )

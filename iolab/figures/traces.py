@@ -48,6 +48,7 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     first, last = trace.span
     if last - first < length_ns:
         raise UserError(f"{trace.path} is shorter than {length_ns / 1e6:g} ms")
+    trace.require("timeline", "sched_switch")
     switch = trace.frame("sched_switch")
     at = switch["timestamp_ns"].to_numpy()
     # Whole windows in the middle of the trace: states at its edges are only partly known.
@@ -256,6 +257,7 @@ def turns_by_clump(traces: Mapping[str, Trace], one: str, other: str) -> Figure:
     most = [1.0]
     for axes, (label, trace) in zip(grid.flat, traces.items(), strict=False):
         axes.set_title(label)
+        trace.require("turns", "sched_switch")
         tasks = trace.frame("sched_switch")["next_comm"].cat.categories
         if not tasks.str.fullmatch(other).any():
             label_empty_panel(axes, f"no task {other} runs")

@@ -150,6 +150,8 @@ def parse_levels(
         if not separator:
             raise UserError(f"{option} wants FACTOR=LEVEL[,LEVEL...], not {setting!r}")
         one_of("factor", name, pathology.factors)
+        if name in found:
+            raise UserError(f"{option} {name} is given twice: write all levels once, with commas")
         levels = [t.strip() for t in text.split(",")]
         if name == pathology.treatment:
             levels = [t for t in levels if t != "control"]
@@ -173,9 +175,16 @@ def override(
         grid = {**profile.grids[0], **parse_levels(pathology, "--set", settings)}
         profile = profile.in_every_boot(grid)
     if recorded:
+        wanted = parse_levels(pathology, "--record", recorded)
+        for name, levels in wanted.items():
+            planned = [level for grid in profile.grids for level in grid.get(name, ())]
+            for level in levels:
+                if planned and level not in planned:
+                    listed = ", ".join(map(str, dict.fromkeys(planned)))
+                    raise UserError(f"--record {name}={level} is not measured: {name} is {listed}")
         profile = replace(
             profile.with_every_control(),
-            recorded=parse_levels(pathology, "--record", recorded),
+            recorded=wanted,
             recorded_boots=profile.boots,
             recorded_control_boots=None,
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -112,8 +114,8 @@ def _read(path: Path) -> tuple[list[list[Mapping[str, Any]]], str]:
     with said_of(path, UserError):
         said = read_regular(path)
     try:
-        jobs = parse_report(said.decode(errors="replace"))["jobs"]
-    except (FioError, RecursionError) as error:
+        jobs = parse_report(_document(path, said.decode(errors="replace")))["jobs"]
+    except (FioError, RecursionError, ValueError) as error:
         raise UserError(
             f"{path}: is not a JSON report of fio (fio --output-format=json+)"
         ) from error
@@ -123,6 +125,28 @@ def _read(path: Path) -> tuple[list[list[Mapping[str, Any]]], str]:
         raise UserError(f"{path}: has no latencies in ns, which fio writes since 3.0")
     together = itertools.groupby(jobs, key=lambda job: job.get("groupid", 0))
     return [list(group) for _, group in together], hashlib.sha256(said).hexdigest()[:16]
+
+
+def _document(path: Path, text: str) -> str:
+    """Return the one JSON document of fio's output, which may hold other text."""
+    begin = re.search(r"^\ufeff?{", text, re.MULTILINE)
+    if begin is None:
+        return text
+    try:
+        report, end = json.JSONDecoder().raw_decode(text, begin.end() - 1)
+    except json.JSONDecodeError as error:
+        said = f"{error.msg} in line {error.lineno}"
+        raise UserError(f"{path}: is no JSON report of fio, or is damaged ({said})") from error
+    if re.search(r"^\s*{", text[end:], re.MULTILINE):
+        words = "keep one, which for --status-interval is the last"
+        raise UserError(f"{path}: holds several reports: {words}")
+    if "client_stats" in report:
+        raise UserError(f"{path}: is a report of fio --client, which iolab does not read")
+    jobs = report.get("jobs")
+    jobs = [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
+    if any("mixed" in job and "read" not in job for job in jobs):
+        raise UserError(f"{path}: does not tell reads from writes: drop unified_rw_reporting")
+    return text[begin.end() - 1 : end]
 
 
 def _name(jobs: Sequence[Mapping[str, Any]]) -> str:
@@ -177,7 +201,10 @@ def _measured(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ran_ms = sum(
         (job["usr_cpu"] + job["sys_cpu"]) / 100 * job.get("job_runtime", math.nan) for job in jobs
     )
-    return {**found, "fio_cpu": ran_ms / (found["runtime_s"] * 1e3)}
+    found["fio_cpu"] = ran_ms / (found["runtime_s"] * 1e3)
+    if any(value < 0 or math.isinf(value) for value in found.values()):
+        raise ValueError("a number is below 0 or infinite")
+    return found
 
 
 def _without_bins(sides: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -272,7 +272,7 @@ def _stored(kernel: str, folder: Path) -> str:
 
 def _is_name(kernel: str, folder: Path = Path()) -> bool:
     """Return whether a kernel is given by its name, not by a source tree seen from a folder."""
-    return kernel in known_kernels() or not (folder / kernel).exists()
+    return not kernel or kernel in known_kernels() or not (folder / kernel).exists()
 
 
 def answered(
@@ -290,6 +290,9 @@ def answered(
     for case in cases:
         if _is_name(case.kernel):
             check_name(case.kernel)
+    for question in questions:
+        if question.reference:
+            check_name(question.reference)
     answers = []
     for case, question in zip(cases, questions, strict=True):
         began = time.monotonic()

@@ -68,6 +68,8 @@ def test_the_exit_code_is_the_verdict(
         ((CLAIM,), "Missing option '--kernel'"),
         (("dio_kworker: no such", "--kernel", "6.1"), "unknown claim 'no such'"),
         ((CLAIM, "--kernel", "6.66"), "unknown kernel '6.66'"),
+        ((CLAIM, "--kernel", ""), "unknown kernel ''"),
+        (("dio_kworker: iops within 5% of 6.66", "--kernel", "6.1"), "unknown kernel '6.66'"),
         ((CLAIM, "--kernel", "6.1", "--commit", "HEAD"), "source tree"),
     ],
 )
@@ -150,6 +152,7 @@ def test_a_lock_is_written_judged_and_reported(
         ((CLAIM, "--kernel", "6.1", "--json", "--format", "ktap"), "--json and --format ktap"),
         ((CLAIM, "--kernel", "6.1", "--tolerance", "5"), "--tolerance needs --update"),
         ((CLAIM, "--kernel", "6.1", "--update", "--tolerance", "-5"), "-5.0 is not in the range"),
+        ((CLAIM, "--kernel", "6.1", "--update", "--tolerance", "nan"), "a number of percent"),
         ((CLAIM, "--kernel", "6.1", "--fixed", "--update"), "--fixed needs a question"),
         (("--format", "tap"), "'tap' is not one of"),
     ],

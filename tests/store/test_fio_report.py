@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -65,13 +66,16 @@ def _report(path: Path, *jobs: dict[str, Any], before: str = "") -> Path:
     return path
 
 
+_WHOLE = json.dumps({"fio version": "fio-3.0", "jobs": [_job("base", 0, 1000)]})
+
+
 def test_cells_have_fios_numbers(tmp_path: Path) -> None:
     file = _report(
         tmp_path / "r.json",
         _job("base", 0, 1000),
         _job("base", 0, 500, 500),
         _job("deep", 1, 3000),
-        before="fio: a warning\n",
+        before="\ufefffio: a {warning}\n",
     )
     cells = iolab.load(file).cells
     assert set(CELL_COLUMNS) <= set(cells.columns)
@@ -131,6 +135,9 @@ def test_jobs_that_failed_are_invalid_with_their_reason(tmp_path: Path) -> None:
         json.dumps({"fio version": "fio-2.1", "jobs": [{"read": {"total_ios": 1, "runtime": 1}}]}),
         json.dumps({"fio version": "fio-3.1", "jobs": [_job("a", 0, 1, read={})]}),
         json.dumps({"fio version": "fio-3.1", "jobs": [_job("a", 0, 1, usr_cpu="much")]}),
+        json.dumps({"fio version": "fio-3.1", "jobs": [_job("a", 0, 1, usr_cpu=math.inf)]}),
+        json.dumps({"fio version": "fio-3.1", "jobs": [_job("a", 0, -1)]}),
+        '{"fio version": "fio-3.1", "jobs": [' + "9" * 5000 + "]}",
     ],
 )
 def test_another_file_is_one_sentence(tmp_path: Path, text: str) -> None:
@@ -139,6 +146,25 @@ def test_another_file_is_one_sentence(tmp_path: Path, text: str) -> None:
         iolab.load(tmp_path / "r.json")
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        # What --status-interval writes: the first report is of a part of the run.
+        (f"{_WHOLE}\n{_WHOLE}", "several reports"),
+        (f"{_WHOLE}{_WHOLE}", "several reports"),
+        (f"[\n{_WHOLE},\n{_WHOLE}]", "several reports"),
+        ('{"fio version": "fio-3.33", "client_stats": []}', "--client"),
+        ('{"fio version": "fio-3.33", "jobs": [{"mixed": {}}]}', "unified_rw_reporting"),
+        ('{"fio version": "fio-3.33",\n "usr_cpu": -nan}', "in line 2"),
+        (_WHOLE[:200], "damaged"),
+    ],
+)
+def test_what_a_report_is_instead_is_said(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(UserError, match=words):
+        iolab.load(tmp_path / "r.json")
 
 
 @pytest.mark.parametrize("ios", [2**63, 2**70])

@@ -29,6 +29,8 @@ CPU:1 [LOST 52 EVENTS]
           <idle>-0      (-------) [000] dNh4.   10.000003: sched_waking: comm=fio pid=9 prio=120 \
 target_cpu=000
 """
+# How trace-cmd begins the lines of two buffers.
+_OF_A, _OF_B = (f" {name}: {task:>16}-1 [000]" for name, task in (("a", "x"), ("b", "y")))
 
 
 def printed(path: Path, into: Path, *options: str) -> Trace:
@@ -121,7 +123,8 @@ def test_what_is_no_event_is_counted_and_said(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("Hello,\nhere is no trace.\n", "neither a"),
-        (" a: x-1 [000] 1.000000: e: k=1\n b: x-1 [000] 1.000000: e: k=1\n", "several buffers"),
+        (f"{_OF_A} 1.000000: e: k=1\n{_OF_B} 1.000000: e: k=1\n", "several buffers"),
+        ("  fio-9   0d..2.  1.000000: sched_switch: 7:9 [120] S ==> a:8 [120]\n", "without -l"),
     ],
 )
 def test_what_is_no_trace_is_refused(text: str, words: str, tmp_path: Path) -> None:
@@ -141,7 +144,7 @@ def test_a_time_beyond_all_traces_is_no_event(tmp_path: Path) -> None:
 
 def test_a_buffer_and_an_event_are_chosen(tmp_path: Path) -> None:
     path = tmp_path / "text"
-    path.write_text(" a: x-1 [000] 1.000000: e: k=1\n b: y-2 [000] 1.000000: f: k=2\n")
+    path.write_text(f"{_OF_A} 1.000000: e: k=1\n{_OF_B} 1.000000: f: k=2\n")
     assert tracedat.read(path, buffer="b").events == {"f": 1}
     with pytest.raises(RequestError, match="no buffer"):
         tracedat.read(path, buffer="c")
@@ -182,6 +185,58 @@ def test_a_task_may_be_named_as_a_number_and_a_line_be_quoted(tmp_path: Path) ->
     trace = tracedat.read(path)
     assert trace.frame("sched_wakeup")["comm"].tolist() == ["7"]
     assert trace.comms == {9: "7"}
+
+
+@pytest.mark.parametrize(
+    ("comm", "state", "number"),
+    [
+        ("tmux: server", "S", 1),
+        ("a b=c", "S", 1),
+        ("fi\u2028o", "I", 128),
+        ("my-app 7", "P", 64),
+        ("fio", "R", 0),
+        ("fio", "S ==&gt;", None),
+    ],
+)
+def test_a_task_of_any_name_and_state_is_read_or_its_line_counted(
+    comm: str, state: str, number: int | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "text"
+    front = f"{comm:>16}-12    [000] 1.000000: sched_switch:"
+    path.write_text(
+        "\ufeffversion = 6\nCPU 1 is empty\ncpus=2\n"
+        f"{front} {comm}:12 [120] {state} ==> fio:13 [120] Latency: 1.500 usecs\n"
+        f"{front} (+3)   prev_comm={comm} prev_pid=12 prev_prio=120 prev_state={state} ==> "
+        "next_comm=fio next_pid=13 next_prio=120\n"
+        f"{front.replace('sched_switch', '(+3)   sched_wakeup')} comm={comm} pid=12\n"
+    )
+    trace = tracedat.read(path)
+    read = [] if number is None else trace.frame("sched_switch")["prev_state"].tolist()
+    assert read == [number] * len(read)
+    assert set(trace.comms.values()) == {comm}
+    assert trace.frame("sched_wakeup")["comm"].tolist() == [comm]
+    assert trace.info.options.get("unread", "0") == str(2 - len(read))
+
+
+def test_lines_that_a_mail_has_cut_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text(
+        "x-1 [000] 1.000: sched_switch: prev_comm=x prev_pid=1 prev_prio=120 prev_state=S\n"
+    )
+    with pytest.raises(RequestError, match="next_comm"):
+        intervals(tracedat.read(path))
+    with pytest.raises(RequestError, match="next_comm"):
+        tracedat.perfetto_bytes(tracedat.read(path))
+
+
+def test_an_old_kernel_prints_no_function_at_the_end_of_a_work_item(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    front = "x-1 [000] 1.0000"
+    path.write_text(
+        f"{front}: workqueue_execute_start: work struct ffff1234: function flush\n"
+        f"{front}: workqueue_execute_end: work struct ffff1234\n"
+    )
+    assert b"flush" in tracedat.perfetto_bytes(tracedat.read(path))
 
 
 def test_a_fifo_is_not_opened(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tracedat._errors import RequestError, TraceError, printable
 from tracedat._scratch import scratch
-from tracedat._trace import Trace
+from tracedat._trace import FIELDS, WAKES, Trace
 
 # What a file may be named after.
 _EVENT = re.compile(r"[\w:.-]*\w", re.ASCII)
@@ -32,25 +32,13 @@ _SEQUENCE = 1
 # Track numbers of the first device's first lane, and of the worker with pid 0.
 _IO_TRACK, _WORK_TRACK = 1 << 32, 2 << 32
 
-_SWITCH = (
-    *("prev_comm", "prev_pid", "prev_prio", "prev_state"),
-    *("next_comm", "next_pid", "next_prio"),
-)
-_WAKE = ("comm", "pid", "prio", "target_cpu")
-_FIELDS = {
-    "sched_switch": _SWITCH,
-    "sched_waking": _WAKE,
-    "sched_wakeup": _WAKE,
-    "sched_wakeup_new": _WAKE,
-}
-
 # Begin, end, title.
 Slice = tuple[int, int, str]
 # Begin and end of what is exported, in ns of the trace.
 Window = tuple[int, int]
 
 
-def write_parquet(trace: Trace, folder: Path) -> list[Path]:
+def write_parquet(trace: Trace, folder: Path | str) -> list[Path]:
     """Write ``<event>.parquet`` for every event type with rows, and ``losses.parquet``.
 
     The columns are those of `Trace.frame` and `Trace.losses`: strings are dictionaries, integers
@@ -61,6 +49,7 @@ def write_parquet(trace: Trace, folder: Path) -> list[Path]:
     RequestError for another folder, TraceError if an event's name is not a valid file name, OSError
     if the folder cannot be written; there is then none.
     """
+    folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RequestError(folder, "is not a new or empty folder")
     about = json.dumps(
@@ -163,8 +152,9 @@ def _system(trace: Trace) -> Iterator[protos.TracePacket]:
 
 def _kernel(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
     by_cpu: dict[int, list[tuple[int, protos.FtraceEvent]]] = {}
-    for name in _FIELDS:
+    for name in ("sched_switch", *WAKES):
         if trace.events.get(name):
+            trace.require("Perfetto", name)
             frame = trace.frame(name)
             begin, end = np.searchsorted(frame["timestamp_ns"].to_numpy(), window)
             for time, cpu, event in _events(frame.iloc[begin:end], name):
@@ -184,7 +174,7 @@ def _kernel_packets(cpu: int, events: Sequence[protos.FtraceEvent]) -> Iterator[
 
 
 def _events(frame: pd.DataFrame, name: str) -> Iterator[tuple[int, int, protos.FtraceEvent]]:
-    fields = _FIELDS[name]
+    fields = FIELDS[name]
     columns = [frame[field].tolist() for field in fields]
     heads = (frame[c].tolist() for c in ("timestamp_ns", "common_cpu", "common_pid"))
     for time, cpu, pid, *values in zip(*heads, *columns, strict=True):
@@ -195,6 +185,7 @@ def _events(frame: pd.DataFrame, name: str) -> Iterator[tuple[int, int, protos.F
 def _ios(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
     if not trace.events.get("block_rq_issue") or not trace.events.get("block_rq_complete"):
         return
+    trace.require("Perfetto", "block_rq_issue", "block_rq_complete")
     flying: dict[tuple[int, int], tuple[int, str]] = {}
     slices: dict[int, list[Slice]] = {}
     merged = heapq.merge(
@@ -243,6 +234,7 @@ def _works(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
         return
     if "workqueue_execute_end" not in trace.events:
         return
+    trace.require("Perfetto", "workqueue_execute_start")
     running: dict[int, tuple[int, int]] = {}
     slices: dict[int, list[Slice]] = {}
     # At equal times the end of an item comes before the start of the next one.
@@ -261,7 +253,8 @@ def _works(trace: Trace, window: Window) -> Iterator[protos.TracePacket]:
 
 
 def _executions(frame: pd.DataFrame, *, starts: bool) -> Iterator[tuple[int, bool, int, int]]:
-    columns = ("timestamp_ns", "common_pid", "function")
+    # Kernels before 5.6 print no function at the end.
+    columns = ("timestamp_ns", "common_pid", "function" if starts else "common_pid")
     for time, worker, function in zip(*(frame[c].tolist() for c in columns), strict=True):
         yield time, starts, worker, function
 

@@ -34,18 +34,26 @@ _TABLE: Final = "text"
 _PLACE: Final = re.compile(
     r"\[(?P<cpu>\d{1,5})\]\s{1,8}(?:(?P<flags>\S{4,8})\s{1,8})?(?P<s>\d{1,10})\.(?P<part>\d{3,9}):\s"
 )
-_BUFFER: Final = re.compile(r"\s*(?P<buffer>[^\s:]{1,256}):\s+")
+# After a buffer's name the task has a column of 16; `tmux: server` is a task.
+_BUFFER: Final = re.compile(r"\s*(?P<buffer>[^\s:]{1,256}):\s(?=.{16,}-\d+$)")
+# What `trace-cmd report` adds with --ts-diff and -w.
+_DIFFERENCE: Final = re.compile(r"\(\+\d{1,20}\)\s+", re.ASCII)
+_LATENCY: Final = re.compile(r" Latency: [\d.]{1,24} usecs$", re.ASCII)
 _THREAD_GROUP: Final = re.compile(r"\s\(\s*[-\d]{1,10}\)$")
 _EVENT: Final = re.compile(r"[A-Za-z_]\w{0,99}")
 _LOST: Final = re.compile(
     r"CPU:\s?(\d{1,5}) \[(?:LOST )?(?:(\d{1,18}) )?EVENTS(?: DROPPED)?\]", re.ASCII
 )
 _CPUS: Final = re.compile(r"cpus=(\d{1,5})")
+_ABOUT: Final = re.compile(r"version = \d{1,3}|CPU \d{1,5} is empty")
 # A pointer may be printed as a hash, without 0x.
 _NUMBER: Final = re.compile(r"-?\d{1,20}|0x[0-9a-f]{1,16}", re.ASCII)
 _HASHED: Final = re.compile(r"[0-9a-f]{8,16}")
 _DEVICE: Final = re.compile(r"(\d{1,4}),(\d{1,7})", re.ASCII)
-_PAIR: Final = re.compile(r"(?:^|(?<=[\s{]))([A-Za-z_]\w{0,99})=")
+# A task's name, up to its pid, may hold anything.
+_PAIR: Final = re.compile(
+    r"(?:^|(?<=[\s{]))([A-Za-z_]\w{0,99})=(?:(?<=comm=).*?(?=\s\w{0,6}pid=\d))?"
+)
 
 _ISSUED: Final = (
     r"(?P<dev>\d+,\d+) (?P<rwbs>\w+) (?P<bytes>\d+) \((?P<cmd>[^)]*)\) "
@@ -83,11 +91,13 @@ _SENTENCES: Final = {
 }
 _KNOWN: Final = {name: re.compile(f"{text}\\s*") for name, text in _SENTENCES.items()}
 # States of a task as the kernel prints them, and as trace-cmd's plugin does: without preemption.
-_STATES: Final = {"S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "Z": 32, "P": 64, "I": 128}
-_PLUGIN_STATES: Final = {"S": 1, "D": 2, "T": 4, "t": 8, "Z": 16, "X": 32, "x": 64, "W": 128}
+_STATES: Final = {"R": 0, "S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "Z": 32, "P": 64, "I": 128}
+# trace-cmd's newer plugins print P and I.
+_PLUGIN_STATES: Final = {"R": 0, "S": 1, "D": 2, "T": 4, "t": 8, "Z": 16, "X": 32}
+_PLUGIN_STATES.update({"x": 64, "P": 64, "W": 128, "I": 128})
 _PREEMPTED: Final = 256
 _STATE_FORMAT: Final = (
-    ", ".join(f'{{ {bit:#x}, "{letter}" }}' for letter, bit in _STATES.items())
+    ", ".join(f'{{ {bit:#x}, "{letter}" }}' for letter, bit in _STATES.items() if bit)
     + f' : "R", REC->prev_state & ({_PREEMPTED}) ? "+" : ""'
 )
 # The third flag that tracefs's `trace` prints (trace_print_lat_fmt of kernel/trace/trace_output.c),
@@ -119,7 +129,7 @@ class _Lines:
         self.times: list[int] = []
         self.cpus = self.unread = 0
         self.unit_ns = 1
-        for line in file.read(0, file.size).decode(errors="backslashreplace").splitlines():
+        for line in file.read(0, file.size).decode("utf-8-sig", "backslashreplace").split("\n"):
             if not line.strip() or line.startswith("#"):
                 continue
             self.unread += not (len(line) <= _LONGEST and (self._take(line) or self._note(line)))
@@ -127,7 +137,10 @@ class _Lines:
             problem = f"has no buffer {buffer!r}; it has {list(self.buffers)}"
             raise RequestError(self.path, problem)
         if not self.times:
-            problem = "is neither a trace.dat nor the text of trace-cmd report"
+            problem = (
+                "is neither a trace.dat nor the text of trace-cmd report, whose lines are as "
+                "'fio-800 [000] 69.558499: sched_switch: ...': print it without -l and --raw-ts"
+            )
             raise TraceError(self.path, problem)
         if len(self.buffers) > 1 and buffer is None:
             problem = f"is a text of several buffers: read one of {list(self.buffers)} with buffer="
@@ -142,7 +155,8 @@ class _Lines:
         of_buffer = _BUFFER.match(front)
         buffer = of_buffer["buffer"] if of_buffer else ""
         comm, dash, pid = front[of_buffer.end() if of_buffer else 0 :].rpartition("-")
-        name, _, rest = line[place.end() :].strip().partition(":")
+        event = _LATENCY.sub("", _DIFFERENCE.sub("", line[place.end() :].strip(), 1))
+        name, _, rest = event.partition(":")
         cpu = int(place["cpu"])
         time = int(place["s"]) * 10**9 + int(place["part"].ljust(9, "0"))
         if not (
@@ -158,7 +172,9 @@ class _Lines:
         taken = self.events.setdefault(name, [])
         if taken and taken[0][4].keys() != fields.keys():
             return False
-        flags = _CONTEXTS.get((place["flags"] or "")[2:3], 0)
+        # A patched kernel for real time prints seven: one more before the context.
+        printed = place["flags"] or ""
+        flags = _CONTEXTS.get(printed[3 if len(printed) == 7 else 2 :][:1], 0)
         taken.append((len(self.times), cpu, int(pid), flags, fields))
         self.times.append(time)
         self.unit_ns = max(self.unit_ns, 10 ** (9 - len(place["part"])))
@@ -174,7 +190,7 @@ class _Lines:
         elif cpus := _CPUS.fullmatch(line.strip()):
             self.cpus = max(self.cpus, min(int(cpus[1]), _MOST_CPUS))
         else:
-            return False
+            return _ABOUT.fullmatch(line.strip()) is not None
         return True
 
     def timestamps(self) -> NDArray[np.int64]:
@@ -194,28 +210,31 @@ def _fields(event: str, text: str) -> Mapping[str, str] | None:
     found = known.fullmatch(text) if known else None
     if found is not None:
         fields = {name: value for name, value in found.groupdict().items() if value is not None}
-        if event == "sched_switch":
-            fields["prev_state"] = str(_state(fields["prev_state"], _PLUGIN_STATES))
-        return fields
+        return _with_state(event, fields, _PLUGIN_STATES)
     pairs = list(_PAIR.finditer(text))
     if known is not None and not pairs:
         return None
     ends = [*(pair.start() for pair in pairs), len(text)][1:]
+    printed = [text[pair.end(1) + 1 : end].strip() for pair, end in zip(pairs, ends, strict=True)]
     fields = {
-        pair[1]: text[pair.end() : end].strip().removesuffix("==>").removesuffix("[ns]").strip()
-        for pair, end in zip(pairs, ends, strict=True)
+        pair[1]: value.removesuffix("==>").removesuffix("[ns]").strip()
+        for pair, value in zip(pairs, printed, strict=True)
     }
-    if event == "sched_switch" and "prev_state" in fields:
-        fields["prev_state"] = str(_state(fields["prev_state"], _STATES))
-    return fields
+    return _with_state(event, fields, _STATES)
 
 
-def _state(text: str, letters: Mapping[str, int]) -> int:
-    """Return the state of a task as a number, as in the kernel's record."""
-    if (number := _integer(text)) is not None:
-        return number
-    state = sum(letters.get(letter, 0) for letter in text.rstrip("+").split("|"))
-    return state | (_PREEMPTED if text.endswith("+") else 0)
+def _with_state(
+    event: str, fields: dict[str, str], letters: Mapping[str, int]
+) -> Mapping[str, str] | None:
+    """Return fields with the task's state as in the kernel's record; None if it is unknown."""
+    text = fields.get("prev_state", "")
+    if event != "sched_switch" or not text or _integer(text) is not None:
+        return fields
+    states = [letters.get(letter) for letter in text.removesuffix("+").split("|")]
+    known = [state for state in states if state is not None]
+    if len(known) < len(states):
+        return None
+    return {**fields, "prev_state": str(sum(known) | _PREEMPTED * text.endswith("+"))}
 
 
 def _integer(text: str) -> int | None:

@@ -21,6 +21,21 @@ from tracedat._formats import EventFormat
 
 # Absolute symbols (type A, see nm(1)) are not addresses: on x86-64 they are per-CPU offsets.
 _SYMBOL = re.compile(rb"^([0-9a-f]{1,16}) [^aA] (\S+)", re.MULTILINE)
+WAKES = ("sched_waking", "sched_wakeup", "sched_wakeup_new")
+_REQUEST = ("dev", "sector", "nr_sector", "rwbs")
+# The fields that analyses read; every kernel has them. A task's name and `rwbs` are texts.
+FIELDS = {
+    "sched_switch": (
+        *("prev_comm", "prev_pid", "prev_prio", "prev_state"),
+        *("next_comm", "next_pid", "next_prio"),
+    ),
+    **dict.fromkeys(WAKES, ("comm", "pid", "prio", "target_cpu")),
+    "sched_migrate_task": ("comm", "pid", "orig_cpu", "dest_cpu"),
+    **dict.fromkeys(("block_rq_insert", "block_rq_issue"), (*_REQUEST, "comm")),
+    "block_rq_complete": _REQUEST,
+    **dict.fromkeys(("workqueue_queue_work", "workqueue_execute_start"), ("work", "function")),
+    "workqueue_execute_end": ("work",),
+}
 # The most characters of a name, and of a line, in a summary.
 _NAME, _LINE = 64, 1000
 
@@ -297,7 +312,8 @@ class Trace:
         """Check that the trace was recorded and read with the events that an analysis needs.
 
         `analysis` is its name in messages. Raises MissingEventError if an event is missing, and
-        RequestError if several buffers hold the same event, which would count it twice.
+        RequestError if an event lacks a field, as in lines that a mail has cut, or if several
+        buffers hold the same event, which would count it twice.
         """
         missing = [event for event in events if event not in self._columns]
         if missing:
@@ -307,7 +323,14 @@ class Trace:
             problem = f"{analysis} needs {', '.join(events)}; {names} {why}"
             raise MissingEventError(self.path, problem)
         for event in events:
-            buffers = self._columns[event].arrays.get("common_buffer")
+            columns = self._columns[event]
+            for name in FIELDS.get(event, ()):
+                text = name.endswith("comm") or name == "rwbs"
+                if name not in columns.arrays or (name in columns.tables) is not text:
+                    kind = "text" if text else "number"
+                    problem = f"{analysis} needs the {kind} {name} of each {event}, and finds none"
+                    raise RequestError(self.path, problem)
+            buffers = columns.arrays.get("common_buffer")
             if buffers is not None and np.unique(buffers).size > 1:
                 problem = f"{analysis}: {event} is in several buffers; read one with buffer="
                 raise RequestError(self.path, problem)

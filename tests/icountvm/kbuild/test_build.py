@@ -217,6 +217,13 @@ def test_bad_input_is_a_users_error(repository: Path, tmp_path: Path) -> None:
             build_kernel(repository, config=file)
 
 
+def test_a_repository_of_something_else_is_not_copied(repository: Path, cache: Path) -> None:
+    git(repository, "rm", "--quiet", "Kconfig")
+    with pytest.raises(UserError, match="it has no Kconfig"):
+        build_kernel(repository)
+    assert not list(cache.rglob("source"))
+
+
 def test_a_commit_needs_a_repository(tmp_path: Path) -> None:
     tree = write_tree(tmp_path / "plain")
     with pytest.raises(UserError, match="no git repository"):

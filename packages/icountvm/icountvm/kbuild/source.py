@@ -72,16 +72,23 @@ class Tree:
 
         Raises UserError if they are not a kernel's, or a plain folder was compiled in place.
         """
+        if self.repository is not None:
+            # Before a repository of anything is copied.
+            argv = ("ls-tree", "--full-tree", "--name-only", state.tree, *_MARKS)
+            self._check_marks(set(self.repository.text(*argv).split()))
         folder = self._files(state)
-        for mark in _MARKS:
-            if not (folder / mark).is_file():
-                raise UserError(f"{self.path} is not a kernel's source tree: it has no {mark}")
+        self._check_marks({mark for mark in _MARKS if (folder / mark).is_file()})
         used = [name for name in (".config", "include/config") if (folder / name).exists()]
         if used and folder == self.path:
             raise UserError(
                 f"{self.path} was compiled in place (it has {used[0]}): run `make mrproper` there"
             )
         return Source(folder, state.tree, state.commit, state.title, state.unchanged)
+
+    def _check_marks(self, present: set[str]) -> None:
+        for mark in _MARKS:
+            if mark not in present:
+                raise UserError(f"{self.path} is not a kernel's source tree: it has no {mark}")
 
     def _files(self, state: State) -> Path:
         if self.repository is None and self.archive is None:
