@@ -46,6 +46,9 @@ _NO_JOB = frozenset(
         *("merge-blktrace-only", "server", "version"),
     )
 )
+# Options in a sentence: "rw=randread, bs=4k".
+_LISTED = re.compile(r"(?:\w+=[^\s;]+[,;]\s+)+\w+=\S+")
+_SAME_CORES = {"cpumask", "cpus_allowed"}
 _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
 # What fio itself fills in, in values and in filename_format.
 _KEYWORDS = frozenset(
@@ -214,6 +217,8 @@ def _read_pasted(text: str, found: _Text) -> None:
     if job is not None:
         _read_text(job, Path(), found)
         return
+    if _LISTED.fullmatch(text):
+        text = re.sub(r"[,;](?=\s|\Z)", "", text)
     commands, here = fio_commands(text)
     if here is not None and not commands:
         _read_file(here, Path(), found)
@@ -316,6 +321,7 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
 
 def _read_named(file: str, here: str | None, found: _Text, *, bare: bool) -> str | None:
     """Read a job file, or what came with the command in its place; return what is left of that."""
+    file = os.path.expanduser(file)  # noqa: PTH111
     there = os.path.isfile(file)  # noqa: PTH113
     if here is not None and not there:
         # It stands for one file.
@@ -362,7 +368,7 @@ def _put(options: dict[str, str], key: str, value: str) -> None:
         # Files add up, also those of [global] (str_filename_cb() of fio's options.c).
         value = f"{options[key]}:{value}"
     # fio takes the later of two options that set the same thing.
-    for other in [name for name in options if sets_same(name, key)]:
+    for other in [n for n in options if sets_same(n, key) or {n, key} == _SAME_CORES]:
         del options[other]
     options[key] = value
 

@@ -17,12 +17,15 @@ _AT_THE_END: Final = ("end_fsync", "fsync_on_close")
 # I/Os in a run, below which it shows little.
 _FEW: Final = 10
 _LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
-_PROGRAMS: Final = ("exec_prerun", "exec_postrun")
+_PROGRAMS: Final = ("exec_prerun", "exec_postrun", "trigger")
 _IN_GUEST: Final = "as asked, in the virtual machine, with its programs and files"
 # What a kernel lacks here, so that an option does little, or fails.
 _NO_POLLING: Final = (
     "as asked; iolab's devices have no queue to poll, so the kernel waits for the interrupt, or "
     "refuses the I/O"
+)
+_NOT_ATOMIC: Final = (
+    "the guest's fio asks for direct I/O and no more, and iolab's devices write nothing atomically"
 )
 _NO_HUGE_PAGES: Final = "as asked; it fails unless huge pages are reserved, as by boot.hugepages=64"
 
@@ -54,6 +57,8 @@ def say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: b
         work.say(name, option, options[option], options[option], _IN_GUEST)
     if is_set(options, "hipri"):
         work.say(name, "hipri", "set", "set", _NO_POLLING)
+    if is_set(options, "atomic") and not work.around.own_fio:
+        work.say(name, "atomic", options["atomic"], "direct I/O", _NOT_ATOMIC)
     if "huge" in options.get("mem", ""):
         work.say(name, "mem", options["mem"], options["mem"], _NO_HUGE_PAGES)
     own = has_own_files(options)
