@@ -356,5 +356,6 @@ def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
     result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
     if result.returncode:
         said = _said(result)
-        newer = "; fio_binary='newest' may know it" if "unrecognized option" in said else ""
-        raise UserError(f"fio refuses the job: {said}{newer}")
+        if "unrecognized option" in said and "Did you mean" not in said:
+            said += "; fio_binary='newest' may know it"
+        raise UserError(f"fio refuses the job: {said}")

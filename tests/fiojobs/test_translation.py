@@ -370,6 +370,8 @@ def test_a_rate_of_a_few_blocks_is_a_row(options: str, most: str) -> None:
         ("mem=mmaphuge", "huge pages"),
         ("exec_prerun=sync", "in the virtual machine"),
         ("trigger=sync", "in the virtual machine"),
+        ("bssplit=4k:60,64k:40", "behind a slash"),
+        ("bssplit=4k/60:64k/40", ""),
     ],
 )
 def test_what_a_run_shows_little_of_is_a_row(options: str, said: str) -> None:
@@ -450,6 +452,7 @@ def test_cores_that_the_machine_lacks_are_others() -> None:
     assert _of("cpus_allowed=1").rows[0].option != "cpus_allowed"
     for option in ("sqthread_poll_cpu", "gtod_cpu"):
         assert _rows(_of(f"{option}=5"))[option] == ("5", "0")
+    assert _of("cpus_allowed=0,1,").sections[0].options["cpus_allowed"] == "0,1,"
     assert _of("cpumask=2").sections[0].options == {"cpus_allowed": "1"}
     # Each sets all cores.
     assert _of("cpumask=2 cpus_allowed=0").sections[0].options == {"cpus_allowed": "0"}

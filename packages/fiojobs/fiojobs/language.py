@@ -14,7 +14,7 @@ from fiojobs.arithmetic import with_calculations
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
 from fiojobs.plain import job_text, plain_text
-from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_variables
+from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_program, with_variables
 from fiojobs.words import no_other_program
 from iolab_agent.fio_options import GRAMMARS, same_option, sets_same
 from iolab_agent.plan import Section
@@ -213,6 +213,7 @@ def _read_file(text: str, folder: Path, found: _Text) -> None:
 
 def _read_pasted(text: str, found: _Text) -> None:
     """Read the text of a job file, or calls of fio: one after another, or beside each other."""
+    text = with_program(text)
     job = job_text(text)
     if job is not None:
         _read_text(job, Path(), found)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from fiojobs.arithmetic import seconds_us
@@ -20,6 +21,10 @@ _LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
 _PROGRAMS: Final = ("exec_prerun", "exec_postrun", "trigger")
 _IN_GUEST: Final = "as asked, in the virtual machine, with its programs and files"
 # What a kernel lacks here, so that an option does little, or fails.
+_SECTOR: Final = 512
+_NO_SHARE: Final = (
+    "as asked, with blocks of a few bytes: a share stands behind a slash, as in 4k/60"
+)
 _NO_POLLING: Final = (
     "as asked; iolab's devices have no queue to poll, so the kernel waits for the interrupt, or "
     "refuses the I/O"
@@ -55,12 +60,16 @@ def say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: b
         work.say(name, option, options[option], options[option], why)
     for option in (option for option in _PROGRAMS if option in options):
         work.say(name, option, options[option], options[option], _IN_GUEST)
-    if is_set(options, "hipri"):
-        work.say(name, "hipri", "set", "set", _NO_POLLING)
-    if is_set(options, "atomic") and not work.around.own_fio:
-        work.say(name, "atomic", options["atomic"], "direct I/O", _NOT_ATOMIC)
-    if "huge" in options.get("mem", ""):
-        work.say(name, "mem", options["mem"], options["mem"], _NO_HUGE_PAGES)
+    parts = re.split("[:,]", options.get("bssplit", ""))
+    for option, holds, why in (
+        ("bssplit", any(p.isdigit() and int(p) < _SECTOR for p in parts), _NO_SHARE),
+        ("hipri", is_set(options, "hipri"), _NO_POLLING),
+        ("mem", "huge" in options.get("mem", ""), _NO_HUGE_PAGES),
+        ("atomic", is_set(options, "atomic") and not work.around.own_fio, _NOT_ATOMIC),
+    ):
+        if holds:
+            asked = options[option] or "set"
+            work.say(name, option, asked, "direct I/O" if option == "atomic" else asked, why)
     own = has_own_files(options)
     for option in () if to_end or only_reads(options) else _AT_THE_END:
         # With several files, fio closes one after another.

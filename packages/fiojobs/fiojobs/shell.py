@@ -51,11 +51,17 @@ _LITERAL: Final = re.compile(
     r"(?=[ \t]*(?:[;#\n]|\Z))",
     re.MULTILINE,
 )
-# NAME=(WORDS) of bash, or NAME+=(WORDS), each word without blanks, and all of these words.
+# NAME=(WORDS) of bash, NAME+=(WORDS), and all of these words.
 _ARRAY: Final = re.compile(
-    r"^([ \t]*[A-Za-z_]\w*)(\+?)=\(((?:[^()\"'`#]|#.*|\"[^\"\s]*\"|'[^'\s]*')*)\)", re.MULTILINE
+    r"^[ \t]*(?:(?:declare|local|readonly|typeset)[ \t]+(?:-\w+[ \t]+)*)?([A-Za-z_]\w*)(\+?)="
+    r"\(((?:[^()\"'`#]|#.*|\"[^\"]*\"|'[^']*')*)\)"
+    r"|\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?",
+    re.MULTILINE,
 )
-_ALL_WORDS: Final = re.compile(r"\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?")
+# What a script calls a program that it has in a variable.
+_PROGRAM: Final = re.compile(
+    r"(?<![\w=])\"?\$(?:(\w+)|\{(\w+)(?::?-([^{}\s]*))?\})\"?(?=[ \t]+-)", re.ASCII
+)
 # Commands in a shell of their own.
 _SUBSHELL: Final = re.compile(r"(?:^|(?<=[;&|\n]))([ \t]*)\(([^()]*)\)")
 _ELEMENTS: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?\}|\$([A-Za-z_]\w*)")
@@ -153,16 +159,35 @@ def _prepared(text: str) -> tuple[str, str | None]:
     text = _CONTINUED.sub(" ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     text = without_prompts(commented if FIO.search(commented) else text)
-    text = _ALL_WORDS.sub(r"$\1", _ARRAY.sub(_as_variable, text))
-    return _unrolled(_SUBSHELL.sub(_in_this_shell, text)), here
+    return _unrolled(_SUBSHELL.sub(_in_this_shell, _without_arrays(text))), here
 
 
-def _as_variable(array: re.Match[str]) -> str:
-    """Return what sets a variable to the words of an array."""
-    name, more, words = array.groups()
-    # Quotes hold no blanks here, so they change nothing.
-    plain = " ".join(re.sub("#.*|[\"']", "", words).split())
-    return f'{name}{more}="{" " if more else ""}{plain}"'
+def with_program(text: str) -> str:
+    """Return a text that calls fio by its name where it has fio in a variable."""
+    known = {name: quoted or plain for name, quoted, plain in _LITERAL.findall(text)}
+
+    def called(variable: re.Match[str]) -> str:
+        program = known.get(variable[1] or variable[2]) or variable[3] or ""
+        return program if FIO.match(program) else variable[0]
+
+    return _PROGRAM.sub(called, text)
+
+
+def _without_arrays(text: str) -> str:
+    """Return a text with the words of each array in place of its name."""
+    known: dict[str, str] = {}
+
+    def words(match: re.Match[str]) -> str:
+        name, more, listed, used = match.groups()
+        if used:
+            return known.get(used, match[0])
+        before = known.get(name, "") if more else ""
+        plain = " ".join(re.sub(r"(?<!\S)#.*", "", listed).split())
+        known[name] = f"{before} {plain}".strip()
+        # Whether a condition holds for it matters.
+        return f"{name}{more}="
+
+    return _ARRAY.sub(words, text)
 
 
 def _in_this_shell(subshell: re.Match[str]) -> str:

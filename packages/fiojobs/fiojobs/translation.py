@@ -344,7 +344,7 @@ def _cores(work: Work, name: str) -> None:
         del options["cpumask"]
         options["cpus_allowed"] = listed
     for option in _CORES:
-        cores = cores_of(options.get(option, "0").replace(" ", ""))
+        cores = cores_of(options.get(option, "0").replace(" ", "").strip(","))
         if cores is None:
             text = options[option][:40]
             raise UserError(f"the fio job's {option} is not a list of cores such as 0-2: {text!r}")
