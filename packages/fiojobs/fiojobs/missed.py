@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from fiojobs.arithmetic import seconds_us
-from fiojobs.options import has_own_files, is_set, only_reads
+from fiojobs.options import engine_of, has_own_files, is_set, only_reads
 from fiojobs.table import Work
 from iolab_agent.fio_values import bytes_of, time_us
 
@@ -24,6 +24,11 @@ _IN_GUEST: Final = "as asked, in the virtual machine, with its programs and file
 _SECTOR: Final = 512
 _NO_SHARE: Final = (
     "as asked, with blocks of a few bytes: a share stands behind a slash, as in 4k/60"
+)
+# fio's own note says so, too (FIO_SYNCIO).
+_SYNCHRONOUS: Final = ("", "psync", "pvsync", "pvsync2", "sync", "mmap", "splice")
+_ONE_AT_A_TIME: Final = (
+    "as asked, and one I/O at a time: the engine waits for each, ioengine=libaio does not"
 )
 _NO_POLLING: Final = (
     "as asked; iolab's devices have no queue to poll, so the kernel waits for the interrupt, or "
@@ -61,8 +66,11 @@ def say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: b
     for option in (option for option in _PROGRAMS if option in options):
         work.say(name, option, options[option], options[option], _IN_GUEST)
     parts = re.split("[:,]", options.get("bssplit", ""))
+    depth, mode = bytes_of(options.get("iodepth", "1")), options.get("io_submit_mode")
+    one_at_a_time = engine_of(options) in _SYNCHRONOUS and mode != "offload"
     for option, holds, why in (
         ("bssplit", any(p.isdigit() and int(p) < _SECTOR for p in parts), _NO_SHARE),
+        ("iodepth", depth > 1 and one_at_a_time, _ONE_AT_A_TIME),
         ("hipri", is_set(options, "hipri"), _NO_POLLING),
         ("mem", "huge" in options.get("mem", ""), _NO_HUGE_PAGES),
         ("atomic", is_set(options, "atomic") and not work.around.own_fio, _NOT_ATOMIC),
