@@ -148,6 +148,7 @@ _CALL = "fio --name=a --rw=randrw --bs=8k"
         f"(cd /mnt && {_CALL})",
         f"{_CALL} &amp;&amp; echo done",
         "rw=randrw; bs=8k; name=a",
+        "rw=randrw,bs=8k,name=a",
         "printf '[a]\\nrw=randrw\\nbs=8k\\n' | fio -",
         'echo -e "[a]\\nrw=randrw\\nbs=8k" | fio -',
         f"{_CALL}```\n",
@@ -278,6 +279,12 @@ def test_files_add_up_as_in_fio() -> None:
     assert section.options == {"filename": "/dev/sda:/dev/sdb", "bs": "4k"}
     one, two = read_job("[global]\nfilename=/a/x\n[a]\nfilename=/a/y\n[b]\n")
     assert (one.options["filename"], two.options["filename"]) == ("/a/x:/a/y", "/a/x")
+
+
+def test_a_loop_over_devices_names_each() -> None:
+    found = read_job("for d in sda sdb; do fio --name=$d --filename=/dev/$d & done; wait")
+    names = [section.options for section in found]
+    assert names == [{"filename": "/dev/sda"}, {"filename": "/dev/sdb"}]
 
 
 def test_a_variable_of_another_is_its_value() -> None:

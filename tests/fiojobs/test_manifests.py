@@ -76,3 +76,5 @@ def test_what_only_its_program_knows_is_one_sentence(text: str, sentence: str) -
 def test_where_the_files_are_may_be_a_template() -> None:
     (section,) = read_job("- command: fio --name=a --rw=read --directory={{ mnt }}/x\n")
     assert section.options == {"rw": "read", "directory": "${mnt}/x"}
+    (section,) = read_job("- run: fio --name=a --directory=${{ github.workspace }}\n")
+    assert section.options == {"directory": "${github_workspace}"}

@@ -558,7 +558,7 @@ def test_files_that_are_named_and_sizes_between_two_have_room_together() -> None
 @pytest.mark.parametrize(
     "job",
     [
-        *("runtime=soon", "size=much", "size=-5", "cpumask=first", "numjobs=many"),
+        *("runtime=soon", "size=much", "size=-5", "cpumask=first", "cpumask=0x0", "numjobs=many"),
         *("cpus_allowed=all", "cpus_allowed=+0-3"),
     ],
 )

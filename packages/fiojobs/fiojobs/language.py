@@ -47,7 +47,7 @@ _NO_JOB = frozenset(
     )
 )
 # Options in a sentence: "rw=randread, bs=4k".
-_LISTED = re.compile(r"(?:\w+=[^\s;]+[,;]\s+)+\w+=\S+")
+_LISTED = re.compile(r"(?:\w+=[^\s;]+?[,;]\s*)+\w+=[^\s;=]+")
 _SAME_CORES = {"cpumask", "cpus_allowed"}
 _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
 # What fio itself fills in, in values and in filename_format.
@@ -84,7 +84,10 @@ class _Text:
                 raise UserError(f"the fio job: the value of {key} is not text: {value[:60]!r}")
             if not value and key in GRAMMARS and key not in _ALONE and not GRAMMARS[key].alone:
                 raise UserError(f"the fio job: {key} needs a value, such as {key}=1")
-            _put(merged, key, value if _is_any(key, value) else self.filled(value, key))
+            # Two names are two devices, even if it does not matter which.
+            known = self.environment if same_option(key) == "filename" else {}
+            text = with_variables(value, known, _KEYWORDS)
+            _put(merged, key, text if _is_any(key, text) else self.filled(text, key))
         # fio compares six letters (__parse_jobs_ini() of its init.c).
         if name.startswith("global"):
             self.everywhere = merged
@@ -219,7 +222,7 @@ def _read_pasted(text: str, found: _Text) -> None:
         _read_text(job, Path(), found)
         return
     if _LISTED.fullmatch(text):
-        text = re.sub(r"[,;](?=\s|\Z)", "", text)
+        text = re.sub(r"[,;]\s*(?=\w+=|\Z)", " ", text)
     commands, here = fio_commands(text)
     if here is not None and not commands:
         _read_file(here, Path(), found)

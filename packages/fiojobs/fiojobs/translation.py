@@ -335,10 +335,11 @@ def _cores(work: Work, name: str) -> None:
     options, cpus = work.options[name], work.around.cpus
     if "cpumask" in options:
         text = options["cpumask"]
-        try:
-            mask = int(text, 0)
-        except ValueError as error:
-            raise UserError(f"the fio job's cpumask is not a number: {text[:40]!r}") from error
+        mask = (
+            int(text, 0) if re.fullmatch("0[xX][0-9a-fA-F]{1,1024}|[1-9][0-9]{0,99}", text) else 0
+        )
+        if not mask:
+            raise UserError(f"the fio job's cpumask is not a mask such as 0x3: {text[:40]!r}")
         listed = ",".join(str(core) for core in range(mask.bit_length()) if mask >> core & 1)
         work.say(name, "cpumask", text, f"cpus_allowed={listed}", "the same cores")
         del options["cpumask"]
