@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 _LEVELS = "NAME=LEVEL[,LEVEL...]"
 
 
-@click.command()
+class AskCommand(click.Command):
+    """A command whose argument may be fio's options, which begin with dashes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; a word with several options is the job."""
+        words = [f"fio {arg}" if re.match(r"-\S+\s+-", arg) else arg for arg in args]
+        return super().parse_args(ctx, words)
+
+
+@click.command(cls=AskCommand)
 @click.argument("job", metavar="'fio ...'|FILE")
 @click.option("--treatment", multiple=True, metavar=_LEVELS, help="What to change (repeatable).")
 @click.option(

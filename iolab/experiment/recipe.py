@@ -15,7 +15,7 @@ from iolab.pathology.factors import MOST_CPUS, NO_INTERVENTION, intervention
 from iolab.results import CellResult
 from iolab.shown import counted
 from iolab_agent.cgroup_files import cores_of, kernel_text
-from iolab_agent.fio_options import ends_of, faults_of, memory_of, sets_same
+from iolab_agent.fio_options import ends_of, faults_of, memory_of, processes_of, sets_same
 from iolab_agent.fio_values import bytes_of
 from iolab_agent.plan import (
     Antagonist,
@@ -281,11 +281,17 @@ def _check_memory(recipe: Recipe, jobs: list[OpenJob]) -> None:
         left -= sum(job.files * job.size_mib for job in jobs)
     for job in jobs:
         sections = [memory_of(section.options, job.size_mib << 20) for section in job.sections]
-        need = sum(sections) >> 20
+        locked = [
+            processes_of(section.options) * bytes_of(section.options.get("lockmem", ""))
+            for section in job.sections
+        ]
+        need = sum(sections + locked) >> 20
         if need > max(left, 0) * 3 // 4:
+            what = "lockmem" if any(locked) else "iodepth, bs or numjobs"
             raise UserError(
-                f"the fio job needs {need} MiB of memory for its I/O, and memory_mib="
-                f"{recipe.memory_mib} leaves {max(left, 0) * 3 // 4}: lower iodepth, bs or numjobs"
+                f"the fio job needs {need} MiB of memory, and memory_mib="
+                f"{recipe.memory_mib} leaves {max(left, 0) * 3 // 4}: lower {what}, or give "
+                f"memory_mib={recipe.memory_mib - left + need * 4 // 3 + 1}"
             )
 
 

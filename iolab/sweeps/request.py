@@ -355,4 +355,7 @@ def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
     options = [option for option in argv[1:] if not option.startswith("--output")]
     result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
     if result.returncode:
-        raise UserError(f"fio refuses the job: {_said(result)}")
+        said = _said(result)
+        if "unrecognized option" in said and "Did you mean" not in said:
+            said += "; fio_binary='newest' may know it"
+        raise UserError(f"fio refuses the job: {said}")

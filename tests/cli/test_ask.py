@@ -97,6 +97,12 @@ def test_a_list_of_cores_is_one_level_and_numbers_of_processors_are_several(
         assert in_process("ask", _JOB, *words, "--dry-run") == (0, "")
 
 
+def test_options_with_dashes_are_the_job(in_process: Run) -> None:
+    job = "--name=a --rw=read --size=16m"
+    assert in_process("ask", job, *_TREATED, "--dry-run") == (0, "")
+    assert in_process("ask", *_TREATED, "--dry-run", job) == (0, "")
+
+
 def test_a_long_command_line_is_no_file(in_process: Run) -> None:
     told = in_process("ask", f"{_JOB} --description={'x' * 300}", *_TREATED, "--dry-run")
     assert told == (0, "")

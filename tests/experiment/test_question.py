@@ -519,6 +519,8 @@ def test_a_question_has_a_verdict(tmp_path: Path) -> None:
         # A scsi_debug disk takes its memory at once.
         ("rw=read bs=1m iodepth=160 filename=/dev/sda direct=1", True),
         ("rw=read bssplit=512/50:1m/50 iodepth=160 filename=/dev/sda direct=1", False),
+        ("rw=read size=8m lockmem=64m numjobs=2", True),
+        ("rw=read size=8m lockmem=512m numjobs=2", False),
     ],
 )
 def test_a_job_whose_io_the_machine_cannot_hold_is_refused(job: str, fits: bool) -> None:

@@ -139,6 +139,18 @@ _CALL = "fio --name=a --rw=randrw --bs=8k"
         "fio --name=3Da --rw=3D=\nrandrw =0A=\n   --bs=3D8k",
         f"cd tmp || exit 1\napt-get install -y fio && {_CALL}",
         'O="--rw=randrw --bs=8k"\nfio --name=a $O',
+        'O="--rw=randrw"\nO+=" --bs=8k"\nfio --name=a $O',
+        'O=(\n  --rw=randrw  # mixed\n  "--bs=8k"\n)\nO+=(--name=a)\nfio "${O[@]}"',
+        'declare -a O=(--rw=randrw --bs="8k")\nfio --name=a ${O[@]}\nO=(--rw=read)\n',
+        'FIO=fio\n"$FIO" --name=a --rw=randrw --bs=8k',
+        "FIO='bin/fio --name=a'\nsudo ${FIO} --rw=randrw --bs=8k",
+        "${FIO:-/usr/bin/fio} --name=a --rw=randrw --bs=8k",
+        f"(cd /mnt && {_CALL})",
+        f"{_CALL} &amp;&amp; echo done",
+        "rw=randrw; bs=8k; name=a",
+        "rw=randrw,bs=8k,name=a",
+        "printf '[a]\\nrw=randrw\\nbs=8k\\n' | fio -",
+        'echo -e "[a]\\nrw=randrw\\nbs=8k" | fio -',
         f"{_CALL}```\n",
         f"C:\\Users\\me> {_CALL}",
         "PS C:\\me> .\\fio.exe --name=a --rw=randrw --bs=8k",
@@ -241,6 +253,13 @@ def test_calls_one_after_another_are_phases_and_those_in_the_background_are_not(
     assert ["stonewall" in section.options for section in loop] == [False, False, True]
 
 
+def test_calls_in_shells_of_their_own_run_beside_each_other() -> None:
+    first, second = read_job("(fio --name=a) & (fio --name=b) & wait")
+    assert (first.options, second.options) == ({}, {})
+    with pytest.raises(UserError, match="fio alone"):
+        read_job("(fio --name=a; fio --name=b) & fio --name=c")
+
+
 def test_a_second_job_file_waits_for_the_first(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text(f"[{name}]\nrw=read\n[{name}2]\nrw=read\n")
@@ -260,6 +279,12 @@ def test_files_add_up_as_in_fio() -> None:
     assert section.options == {"filename": "/dev/sda:/dev/sdb", "bs": "4k"}
     one, two = read_job("[global]\nfilename=/a/x\n[a]\nfilename=/a/y\n[b]\n")
     assert (one.options["filename"], two.options["filename"]) == ("/a/x:/a/y", "/a/x")
+
+
+def test_a_loop_over_devices_names_each() -> None:
+    found = read_job("for d in sda sdb; do fio --name=$d --filename=/dev/$d & done; wait")
+    names = [section.options for section in found]
+    assert names == [{"filename": "/dev/sda"}, {"filename": "/dev/sdb"}]
 
 
 def test_a_variable_of_another_is_its_value() -> None:
@@ -289,6 +314,12 @@ def test_a_job_file_by_its_path(tmp_path: Path) -> None:
             read_job(path)
     with pytest.raises(UserError, match=r"cannot read the fio job .*absent': No such file"):
         read_job(tmp_path / "absent")
+
+
+def test_a_job_file_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a.fio").write_text("[a]\nrw=read\n")
+    assert read_job("fio ~/a.fio") == [Section("a", {"rw": "read"})]
 
 
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_the_call_in_it_is_read(text: str) -> None:
     ("text", "sentence"),
     [
         (f"{_POD}    args: ['--name={{{{ name }}}}']\n", "'{{ name }}' stands for a value"),
+        (f"{_POD}    args: [--name=a, '--filename={{{{ dev }}}}']\n", "variable 'dev'"),
         ('run(["fio", "--name=a", f"--bs={size}"])', "environment variable 'size'"),
         ('run(["fio", "--rw=" + kind, "--bs=" + str(of.size)])', "'kind'"),
         ('c = ["fio", "--name=a"]\nc.append("--bs=8k")\n', "a program's source"),
@@ -70,3 +71,10 @@ def test_what_only_its_program_knows_is_one_sentence(text: str, sentence: str) -
         read_job(text)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_where_the_files_are_may_be_a_template() -> None:
+    (section,) = read_job("- command: fio --name=a --rw=read --directory={{ mnt }}/x\n")
+    assert section.options == {"rw": "read", "directory": "${mnt}/x"}
+    (section,) = read_job("- run: fio --name=a --directory=${{ github.workspace }}\n")
+    assert section.options == {"directory": "${github_workspace}"}

@@ -223,6 +223,27 @@ def test_files_that_fio_makes_are_in_the_measured_folder() -> None:
     assert two == "{folder}/a-x:{folder}/b-x"
 
 
+@pytest.mark.parametrize(
+    "sections",
+    [
+        "[a]\nfilename=/a/x\n[b]\nfilename=/b/x\n",
+        "[a]\ndirectory=/a\nfilename=x\n[b]\ndirectory=/b\nfilename=x\n",
+        "[global]\nfilename=x\n[a]\ndirectory=/a\n[b]\ndirectory=/b\n",
+    ],
+)
+def test_files_of_one_name_in_two_folders_are_two(sections: str) -> None:
+    names = [section.options["filename"] for section in _of(sections).sections]
+    assert names == ["{folder}/a-x", "{folder}/b-x"]
+    same = _of("[a]\ndirectory=/a\nfilename=x\n[b]\nfilename=/a/x\n")
+    assert same.shared_file
+
+
+@pytest.mark.parametrize("name", ["/dev/nvme{0,1}n1", "/dev/sd{b..e}", "/dev/nvme*n1", "/a/?"])
+def test_a_pattern_of_names_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="is a pattern"):
+        _of(f"filename={name} rw=read")
+
+
 def test_several_devices_are_the_cells_in_order() -> None:
     found = _of("[a]\nfilename=/dev/sda:/dev/sdb\n[b]\nfilename=/dev/sdb\n")
     assert found.devices == 2
@@ -348,6 +369,13 @@ def test_a_rate_of_a_few_blocks_is_a_row(options: str, most: str) -> None:
         ("ioengine=io_uring hipri=0", ""),
         ("mem=mmaphuge", "huge pages"),
         ("exec_prerun=sync", "in the virtual machine"),
+        ("trigger=sync", "in the virtual machine"),
+        ("iodepth=32", "one I/O at a time"),
+        ("iodepth=32 ioengine=pvsync2", "one I/O at a time"),
+        ("iodepth=32 ioengine=libaio", ""),
+        ("iodepth=32 io_submit_mode=offload", ""),
+        ("bssplit=4k:60,64k:40", "behind a slash"),
+        ("bssplit=4k/60:64k/40", ""),
     ],
 )
 def test_what_a_run_shows_little_of_is_a_row(options: str, said: str) -> None:
@@ -428,7 +456,22 @@ def test_cores_that_the_machine_lacks_are_others() -> None:
     assert _of("cpus_allowed=1").rows[0].option != "cpus_allowed"
     for option in ("sqthread_poll_cpu", "gtod_cpu"):
         assert _rows(_of(f"{option}=5"))[option] == ("5", "0")
+    assert _of("cpus_allowed=0,1,").sections[0].options["cpus_allowed"] == "0,1,"
     assert _of("cpumask=2").sections[0].options == {"cpus_allowed": "1"}
+    # Each sets all cores.
+    assert _of("cpumask=2 cpus_allowed=0").sections[0].options == {"cpus_allowed": "0"}
+    assert _of("taskset 1 fio --cpus_allowed=1").sections[0].options == {"cpus_allowed": "1"}
+
+
+def test_atomic_writes_are_direct_ones() -> None:
+    assert _rows(_of("rw=write atomic=1"))["atomic"] == ("1", "direct I/O")
+    assert "invalidate" not in _rows(_of("rw=read atomic=1"))
+
+
+def test_readonly_is_for_reads() -> None:
+    assert _rows(_of("fio --readonly --rw=randread"))["readonly"] == ("set", "nothing")
+    with pytest.raises(UserError, match="fio refuses rw=randrw"):
+        _of("fio --readonly --rw=randrw")
 
 
 def test_verification_is_outside_of_the_measured_time() -> None:
@@ -513,7 +556,11 @@ def test_files_that_are_named_and_sizes_between_two_have_room_together() -> None
 
 
 @pytest.mark.parametrize(
-    "job", ["runtime=soon", "size=much", "size=-5", "cpumask=first", "numjobs=many"]
+    "job",
+    [
+        *("runtime=soon", "size=much", "size=-5", "cpumask=first", "cpumask=0x0", "numjobs=many"),
+        *("cpus_allowed=all", "cpus_allowed=+0-3"),
+    ],
 )
 def test_a_value_that_is_none_is_one_sentence(job: str) -> None:
     with pytest.raises(UserError, match=job.partition("=")[0]):

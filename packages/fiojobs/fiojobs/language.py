@@ -14,7 +14,7 @@ from fiojobs.arithmetic import with_calculations
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
 from fiojobs.plain import job_text, plain_text
-from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_variables
+from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_program, with_variables
 from fiojobs.words import no_other_program
 from iolab_agent.fio_options import GRAMMARS, same_option, sets_same
 from iolab_agent.plan import Section
@@ -46,6 +46,9 @@ _NO_JOB = frozenset(
         *("merge-blktrace-only", "server", "version"),
     )
 )
+# Options in a sentence: "rw=randread, bs=4k".
+_LISTED = re.compile(r"(?:\w+=[^\s;]+?[,;]\s*)+\w+=[^\s;=]+")
+_SAME_CORES = {"cpumask", "cpus_allowed"}
 _OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
 # What fio itself fills in, in values and in filename_format.
 _KEYWORDS = frozenset(
@@ -81,7 +84,10 @@ class _Text:
                 raise UserError(f"the fio job: the value of {key} is not text: {value[:60]!r}")
             if not value and key in GRAMMARS and key not in _ALONE and not GRAMMARS[key].alone:
                 raise UserError(f"the fio job: {key} needs a value, such as {key}=1")
-            _put(merged, key, value if _is_any(key, value) else self.filled(value, key))
+            # Two names are two devices, even if it does not matter which.
+            known = self.environment if same_option(key) == "filename" else {}
+            text = with_variables(value, known, _KEYWORDS)
+            _put(merged, key, text if _is_any(key, text) else self.filled(text, key))
         # fio compares six letters (__parse_jobs_ini() of its init.c).
         if name.startswith("global"):
             self.everywhere = merged
@@ -210,10 +216,13 @@ def _read_file(text: str, folder: Path, found: _Text) -> None:
 
 def _read_pasted(text: str, found: _Text) -> None:
     """Read the text of a job file, or calls of fio: one after another, or beside each other."""
+    text = with_program(text)
     job = job_text(text)
     if job is not None:
         _read_text(job, Path(), found)
         return
+    if _LISTED.fullmatch(text):
+        text = re.sub(r"[,;]\s*(?=\w+=|\Z)", " ", text)
     commands, here = fio_commands(text)
     if here is not None and not commands:
         _read_file(here, Path(), found)
@@ -316,6 +325,7 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
 
 def _read_named(file: str, here: str | None, found: _Text, *, bare: bool) -> str | None:
     """Read a job file, or what came with the command in its place; return what is left of that."""
+    file = os.path.expanduser(file)  # noqa: PTH111
     there = os.path.isfile(file)  # noqa: PTH113
     if here is not None and not there:
         # It stands for one file.
@@ -362,7 +372,7 @@ def _put(options: dict[str, str], key: str, value: str) -> None:
         # Files add up, also those of [global] (str_filename_cb() of fio's options.c).
         value = f"{options[key]}:{value}"
     # fio takes the later of two options that set the same thing.
-    for other in [name for name in options if sets_same(name, key)]:
+    for other in [n for n in options if sets_same(n, key) or {n, key} == _SAME_CORES]:
         del options[other]
     options[key] = value
 

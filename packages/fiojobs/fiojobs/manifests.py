@@ -32,6 +32,7 @@ _BUILT: Final = re.compile(
 _IMAGE: Final = re.compile(r"^[ \t]*(?:FROM|CMD|ENTRYPOINT)[ \t]", re.MULTILINE)
 # Options by which the words of an image are known as fio's.
 _OWN: Final = re.compile(r"--?(?:name|rw|readwrite|ioengine)[= ]")
+_PLACE: Final = re.compile(r"((?:directory|filename)[= ][\"']?[^\s\"']*?)\$?\{\{ *([\w.]+) *\}\}")
 _LIST: Final = re.compile(r"[\[(]\s*[rbf]?[\"'](?:\S*/)?fio[\"']\s*[],]")
 
 
@@ -91,6 +92,8 @@ def _literal(text: str) -> object:
 
 
 def _of_yaml(text: str) -> str | None:
+    # Where the files are does not matter: a variable may stay there.
+    text = _PLACE.sub(lambda place: f"{place[1]}${{{place[2].replace('.', '_')}}}", text)
     if template := re.search(r"\{\{[^\n}]*\}\}", text):
         raise UserError(f"the fio job: {template[0][:40]!r} stands for a value: give one")
     # Some aliases of aliases are more than a machine holds.

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from fiojobs.arithmetic import seconds_us
-from fiojobs.options import has_own_files, is_set, only_reads
+from fiojobs.options import engine_of, has_own_files, is_set, only_reads
 from fiojobs.table import Work
 from iolab_agent.fio_values import bytes_of, time_us
 
@@ -17,12 +18,24 @@ _AT_THE_END: Final = ("end_fsync", "fsync_on_close")
 # I/Os in a run, below which it shows little.
 _FEW: Final = 10
 _LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
-_PROGRAMS: Final = ("exec_prerun", "exec_postrun")
+_PROGRAMS: Final = ("exec_prerun", "exec_postrun", "trigger")
 _IN_GUEST: Final = "as asked, in the virtual machine, with its programs and files"
 # What a kernel lacks here, so that an option does little, or fails.
+_SECTOR: Final = 512
+_NO_SHARE: Final = (
+    "as asked, with blocks of a few bytes: a share stands behind a slash, as in 4k/60"
+)
+# fio's own note says so, too (FIO_SYNCIO).
+_SYNCHRONOUS: Final = ("", "psync", "pvsync", "pvsync2", "sync", "mmap", "splice")
+_ONE_AT_A_TIME: Final = (
+    "as asked, and one I/O at a time: the engine waits for each, ioengine=libaio does not"
+)
 _NO_POLLING: Final = (
     "as asked; iolab's devices have no queue to poll, so the kernel waits for the interrupt, or "
     "refuses the I/O"
+)
+_NOT_ATOMIC: Final = (
+    "the guest's fio asks for direct I/O and no more, and iolab's devices write nothing atomically"
 )
 _NO_HUGE_PAGES: Final = "as asked; it fails unless huge pages are reserved, as by boot.hugepages=64"
 
@@ -52,10 +65,19 @@ def say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: b
         work.say(name, option, options[option], options[option], why)
     for option in (option for option in _PROGRAMS if option in options):
         work.say(name, option, options[option], options[option], _IN_GUEST)
-    if is_set(options, "hipri"):
-        work.say(name, "hipri", "set", "set", _NO_POLLING)
-    if "huge" in options.get("mem", ""):
-        work.say(name, "mem", options["mem"], options["mem"], _NO_HUGE_PAGES)
+    parts = re.split("[:,]", options.get("bssplit", ""))
+    depth, mode = bytes_of(options.get("iodepth", "1")), options.get("io_submit_mode")
+    one_at_a_time = engine_of(options) in _SYNCHRONOUS and mode != "offload"
+    for option, holds, why in (
+        ("bssplit", any(p.isdigit() and int(p) < _SECTOR for p in parts), _NO_SHARE),
+        ("iodepth", depth > 1 and one_at_a_time, _ONE_AT_A_TIME),
+        ("hipri", is_set(options, "hipri"), _NO_POLLING),
+        ("mem", "huge" in options.get("mem", ""), _NO_HUGE_PAGES),
+        ("atomic", is_set(options, "atomic") and not work.around.own_fio, _NOT_ATOMIC),
+    ):
+        if holds:
+            asked = options[option] or "set"
+            work.say(name, option, asked, "direct I/O" if option == "atomic" else asked, why)
     own = has_own_files(options)
     for option in () if to_end or only_reads(options) else _AT_THE_END:
         # With several files, fio closes one after another.

@@ -191,7 +191,8 @@ def files_of(options: Mapping[str, str]) -> int:
 
 def is_direct(options: Mapping[str, str]) -> bool:
     """Return whether a section goes around the page cache."""
-    return is_set(options, "direct") or options.get("buffered") == "0"
+    direct = is_set(options, "direct") or is_set(options, "atomic")
+    return direct or options.get("buffered") == "0"
 
 
 def engine_of(options: Mapping[str, str]) -> str:

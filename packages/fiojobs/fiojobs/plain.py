@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import quopri
 import re
 from typing import Final
@@ -68,7 +69,10 @@ _HERE: Final = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n")
 
 def plain_text(text: str) -> str:
     """Return a pasted text without what pages, editors and mails put around or into it."""
-    text = text.replace("\r\n", "\n").translate(_CHARACTERS)
+    text = text.replace("\r\n", "\n")
+    # The source of a page.
+    text = html.unescape(text) if re.search("&(?:amp|quot|[lg]t|nbsp);", text) else text
+    text = text.translate(_CHARACTERS)
     # Two dashes at the start of a word; one within it, as in 4k-64k.
     text = _LONG_DASH.sub("-", re.sub(r"(^|\s)[\u2013\u2014]-?(?=\w)", r"\1--", text))
     text = _FENCE.sub("", text).strip()

@@ -20,7 +20,7 @@ from iolab_base.errors import UserError
 _LONGEST_LINE: Final = 1 << 17
 # Calls that a pasted text may make: each is a phase.
 _MOST_CALLS: Final = 64
-_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
 _DECLARES: Final = ("export", "local", "readonly", "declare", "typeset")
 # ${NAME} of fio and of a shell, $NAME of a shell, and an argument of a script.
 VARIABLE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*]))", re.ASCII)
@@ -29,6 +29,7 @@ _DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]):?[-=]([^{}]*)\}", re.ASC
 _KEYWORDS: Final = frozenset(("for", "while", "until", "do", "case", "select", "function", "("))
 # What stands before a command that a shell runs under a condition, such as that fio is there.
 _LEADING: Final = ("if", "then", "else", "!", "{")
+_OF_ECHO: Final = re.compile("-[neE]+")
 _OTHERWISE: Final = ("else", "elif")
 # The end of a line that goes on: with a backslash, or before an option; either may have a comment.
 _CONTINUED: Final = re.compile(
@@ -50,6 +51,19 @@ _LITERAL: Final = re.compile(
     r"(?=[ \t]*(?:[;#\n]|\Z))",
     re.MULTILINE,
 )
+# NAME=(WORDS) of bash, NAME+=(WORDS), and all of these words.
+_ARRAY: Final = re.compile(
+    r"^[ \t]*(?:(?:declare|local|readonly|typeset)[ \t]+(?:-\w+[ \t]+)*)?([A-Za-z_]\w*)(\+?)="
+    r"\(((?:[^()\"'`#]|#.*|\"[^\"]*\"|'[^']*')*)\)"
+    r"|\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?",
+    re.MULTILINE,
+)
+# What a script calls a program that it has in a variable.
+_PROGRAM: Final = re.compile(
+    r"(?<![\w=])\"?\$(?:(\w+)|\{(\w+)(?::?-([^{}\s]*))?\})\"?(?=[ \t]+-)", re.ASCII
+)
+# Commands in a shell of their own.
+_SUBSHELL: Final = re.compile(r"(?:^|(?<=[;&|\n]))([ \t]*)\(([^()]*)\)")
 _ELEMENTS: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?\}|\$([A-Za-z_]\w*)")
 
 
@@ -87,10 +101,15 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     found: list[FioCommand] = []
     environment: dict[str, str] = {}
     others: list[list[str]] = []
-    last, otherwise, behind = "", False, False
+    last, otherwise, behind, within = "", False, False, 0
     for given, files, end in _until_prose(text, found):
         words = list(itertools.dropwhile(_LEADING.__contains__, given))
         otherwise = given[0] in _OTHERWISE or (otherwise and given[0] != "fi")
+        within += {"if": 1, "fi": -1}.get(given[0], 0)
+        if words and re.match(r"\w+\+=", words[0]) and (within or last in ("&&", "||")):
+            raise UserError(
+                f"the fio job has a condition for {shown(' '.join(words))}: give the call that runs"
+            )
         command = None
         # What reads the output of fio does not matter.
         if words and (last not in ("|", "|&") or others or not found):
@@ -129,6 +148,9 @@ def _prepared(text: str) -> tuple[str, str | None]:
     if len(text) > _LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
     text, here = here_document(text)
+    if here_document(text)[1] is not None:
+        one = "give one of them, with the call of fio that reads it"
+        raise UserError(f"the fio job comes in several here-documents: {one}")
     if here is None:
         text, here = run_of(text)
     if _WINDOWS.search(text):
@@ -136,8 +158,43 @@ def _prepared(text: str) -> tuple[str, str | None]:
     # A mail or a page may have lost the backslashes of continued lines, or explain each line.
     text = _CONTINUED.sub(" ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
-    text = _unrolled(without_prompts(commented if FIO.search(commented) else text))
-    return text, here
+    text = without_prompts(commented if FIO.search(commented) else text)
+    return _unrolled(_SUBSHELL.sub(_in_this_shell, _without_arrays(text))), here
+
+
+def with_program(text: str) -> str:
+    """Return a text that calls fio by its name where it has fio in a variable."""
+    known = {name: quoted or plain for name, quoted, plain in _LITERAL.findall(text)}
+
+    def called(variable: re.Match[str]) -> str:
+        program = known.get(variable[1] or variable[2]) or variable[3] or ""
+        return program if FIO.match(program) else variable[0]
+
+    return _PROGRAM.sub(called, text)
+
+
+def _without_arrays(text: str) -> str:
+    """Return a text with the words of each array in place of its name."""
+    known: dict[str, str] = {}
+
+    def words(match: re.Match[str]) -> str:
+        name, more, listed, used = match.groups()
+        if used:
+            return known.get(used, match[0])
+        before = known.get(name, "") if more else ""
+        plain = " ".join(re.sub(r"(?<!\S)#.*", "", listed).split())
+        known[name] = f"{before} {plain}".strip()
+        # Whether a condition holds for it matters.
+        return f"{name}{more}="
+
+    return _ARRAY.sub(words, text)
+
+
+def _in_this_shell(subshell: re.Match[str]) -> str:
+    """Return the commands of a subshell, unless several calls of fio would change their places."""
+    call = FIO.search(subshell[2])
+    alone = call and not re.search(r"[;&|\n].*\S", subshell[2][call.end() :], re.DOTALL)
+    return f"{subshell[1]}{subshell[2]}" if alone else subshell[0]
 
 
 def _unrolled(text: str) -> str:
@@ -180,7 +237,11 @@ def _check_harmless(commands: Sequence[list[str]]) -> str | None:
             raise UserError(
                 f"the fio job: iolab starts fio alone, and not {shown(' '.join(words))} before it"
             )
-    return " ".join(commands[-1][1:]) if commands and commands[-1][0] == "echo" else None
+    if not commands or commands[-1][0] not in ("echo", "printf"):
+        return None
+    printed = " ".join(itertools.dropwhile(_OF_ECHO.fullmatch, commands[-1][1:]))
+    # What printf would fill in is not in the text.
+    return None if "%" in printed and commands[-1][0] == "printf" else printed.replace("\\n", "\n")
 
 
 def _until_prose(
@@ -199,7 +260,7 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
     rest, options = list(words), dict[str, str]()
     if rest[:2] in (["command", "-v"], ["command", "-V"]):
         return None
-    if rest[0] in _KEYWORDS:
+    if rest[0] in _KEYWORDS or rest[0].endswith("()") or rest[1:2] == ["()"]:
         one = "give one call of fio, and what differs as --vary OPTION=VALUE,VALUE"
         raise UserError(f"the fio job: {shown(' '.join(words))} is a shell's: {one}")
     if rest[0] in _DECLARES:
@@ -209,7 +270,8 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
         word = rest.pop(0)
         if match := _ASSIGNED.fullmatch(word):
             known = {**os.environ, **environment, **assigned}
-            assigned[match[1]] = with_variables(_with_defaults(match[2], known), known)
+            before = known.get(match[1], "") if match[2] else ""
+            assigned[match[1]] = before + with_variables(_with_defaults(match[3], known), known)
             continue
         name = program_of(word)
         if name == "fio" and not word.startswith("-"):

@@ -41,6 +41,8 @@ _PHASES = ("stonewall", "wait_for")
 _READ_FILES = ("read_iolog", "merge_blktrace_file", "opendir")
 # What needs no device, and is in every machine.
 _SINKS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# What a shell makes several names of.
+_PATTERN: Final = re.compile(r"(?<!\$)\{[^{}]*(?:,|\.\.)[^{}]*\}|(?<!\\)[*?]")
 _CORES = (
     *("cpus_allowed", "verify_async_cpus", "log_compression_cpus", "sqthread_poll_cpu"),
     "gtod_cpu",
@@ -168,6 +170,11 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         lacks = "its standard input or output (filename=-)"
     for option in (o for o in _READ_FILES if o in options):
         lacks = f"a file of this machine ({option})"
+    if is_set(options, "readonly") and not only_reads(options):
+        raise UserError(
+            f"the fio job's section {name} has readonly, with which fio refuses "
+            f"rw={options.get('rw')}: leave one of them out"
+        )
     if "profile" in options:
         raise UserError("the fio job is a profile, which makes jobs of its own: give these")
     if lacks is not None:
@@ -328,17 +335,21 @@ def _cores(work: Work, name: str) -> None:
     options, cpus = work.options[name], work.around.cpus
     if "cpumask" in options:
         text = options["cpumask"]
-        try:
-            mask = int(text, 0)
-        except ValueError as error:
-            raise UserError(f"the fio job's cpumask is not a number: {text[:40]!r}") from error
+        mask = (
+            int(text, 0) if re.fullmatch("0[xX][0-9a-fA-F]{1,1024}|[1-9][0-9]{0,99}", text) else 0
+        )
+        if not mask:
+            raise UserError(f"the fio job's cpumask is not a mask such as 0x3: {text[:40]!r}")
         listed = ",".join(str(core) for core in range(mask.bit_length()) if mask >> core & 1)
         work.say(name, "cpumask", text, f"cpus_allowed={listed}", "the same cores")
         del options["cpumask"]
         options["cpus_allowed"] = listed
     for option in _CORES:
-        cores = cores_of(options.get(option, ""))
-        if cores and max(cores) >= cpus:
+        cores = cores_of(options.get(option, "0").replace(" ", "").strip(","))
+        if cores is None:
+            text = options[option][:40]
+            raise UserError(f"the fio job's {option} is not a list of cores such as 0-2: {text!r}")
+        if option in options and max(cores) >= cpus:
             fitting = sorted({number % cpus for number in range(len(set(cores)))})
             machine = f"the machine has {cpus} processor{'' if cpus == 1 else 's'}: cpus=..."
             work.change(name, option, ",".join(map(str, fitting)), machine)
@@ -351,6 +362,11 @@ def _names(text: str) -> list[str]:
     return [part.replace("\\:", ":") for part in re.split(r"(?<!\\):", text) if part]
 
 
+def _within(folder: str, name: str) -> str:
+    """Return the path of a file in a section's directory; a device has none."""
+    return name if _is_device(name) or name in _SINKS else f"{folder}/{name}".lstrip("/")
+
+
 def _is_device(name: str) -> bool:
     return re.match(NODE, name) is not None and name not in _SINKS
 
@@ -361,12 +377,27 @@ def _memory(*paths: str) -> str:
     return "; in memory with filesystem='tmpfs'" if in_memory else ""
 
 
+def _named(work: Work) -> dict[str, list[str]]:
+    """Return the files and devices that each section names; a name in two folders is two files."""
+    named = {n: _names(o["filename"]) for n, o in work.options.items() if o.get("filename")}
+    for name in itertools.chain.from_iterable(named.values()):
+        if _PATTERN.search(name):
+            raise UserError(
+                f"the fio job's filename {name[:60]!r} is a pattern, and fio knows none: give the "
+                "names, with : between them"
+            )
+    folders = {n: work.options[n].get("directory", "") for n in named}
+    if len(set(folders.values())) > 1:
+        named = {n: [_within(folders[n], f) for f in files] for n, files in named.items()}
+    return named
+
+
 def _places(work: Work) -> tuple[int, bool]:
     """Return how many devices the job uses itself, and whether all processes share one file.
 
     Sections whose files fio must make itself get the measured folder.
     """
-    named = {n: _names(o["filename"]) for n, o in work.options.items() if o.get("filename")}
+    named = _named(work)
     every = list(dict.fromkeys(f for files in named.values() for f in files))
     devices = [f for f in every if _is_device(f)]
     files = [f for f in every if not _is_device(f) and f not in _SINKS]
@@ -391,11 +422,11 @@ def _places(work: Work) -> tuple[int, bool]:
             where = "on the measured file system" + _memory(every[0])
             work.take(name, "filename", "one file for all", where)
         return 0, True
+    within = {f: Path(f).name for f in every}
+    if len(set(within.values())) < len(within):
+        within = {f: f.strip("/").replace("/", "-") for f in within}
     for name, options in work.options.items():
         if name in named:
-            within = {f: Path(f).name for f in named[name]}
-            if len(set(within.values())) < len(within):
-                within = {f: f.strip("/").replace("/", "-") for f in within}
             kept = [f if f in _SINKS else f"{{folder}}/{within[f]}" for f in named[name]]
             value = ":".join(f.replace(":", "\\:") for f in kept)
             where = "in the measured file system" + _memory(*named[name])
