@@ -23,8 +23,8 @@ from iolab.shown import counted
 from iolab.store.raw import RawStore
 from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks, store_locked
-from iolab.sweeps.pool import OnProgress, default_jobs
-from iolab.sweeps.request import Request, check_request, condition_profile, plan_blocks
+from iolab.sweeps.pool import OnProgress
+from iolab.sweeps.request import check_request, condition_profile, plan_blocks, request_for
 from iolab_base.errors import CannotRunError, UserError
 
 if TYPE_CHECKING:
@@ -173,13 +173,8 @@ def _measured(
 ) -> Dataset:
     """Return the cells of some boots, measured if missing; note in `observed` why they are not."""
     question = how.question
-    request = Request(
-        profile="quick",
-        kernels=[kernel],
-        jobs=default_jobs(),
-        root=how.root,
-        observed=[] if observed is None else ["all"],
-    )
+    cells = [] if observed is None else ["all"]
+    request = request_for("quick", kernels=[kernel], root=how.root, observed=cells)
     check_request(request)
     profile = condition_profile(
         question.pathology.profiles["quick"],

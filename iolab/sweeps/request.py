@@ -24,6 +24,7 @@ from iolab.pathology.factors import INTERVENTION, Condition, Grid, intervention
 from iolab.paths import runs_dir
 from iolab.store.counters import column_types
 from iolab.store.raw import RawStore, block_key
+from iolab.sweeps.pool import default_jobs
 from iolab.targets import Target, real_target
 from iolab.targets.place import Place
 from iolab.targets.real import RealTarget
@@ -71,6 +72,22 @@ class Request:
     place: Place = field(default_factory=Place)
     cluster: str = ""
     index: str = ""
+
+
+def request_for(
+    profile: str,
+    *,
+    target: str = "vm",
+    clock: str | None = None,
+    jobs: int | None = None,
+    root: Path | str | None = None,
+    **more: Any,
+) -> Request:
+    """Return a request, by default on the target's clock, for as many machines as fit here."""
+    clock = clock or ("virtual" if target == "vm" else "host")
+    jobs = default_jobs(clock) if jobs is None else jobs
+    folder = Path(root or runs_dir()).resolve()
+    return Request(profile, target=target, clock=clock, jobs=jobs, root=folder, **more)
 
 
 def check_request(request: Request) -> None:
