@@ -18,7 +18,6 @@ from iolab.pathology import named_pathology, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks
-from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks
 from iolab.sweeps.progress import progress_bar
 from iolab.sweeps.request import check_request, plan_blocks, request_for
@@ -124,19 +123,19 @@ def compare(
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with progress_bar(shown=progress) as update:
         (plan,) = plan_blocks([(chosen, profile)], request)
-        prepare_observer(plan.blocks.values(), request.observed, calls=request.calls)
-        missing, failed = measure_blocks(plan.blocks, request, update)
+        found = measure_blocks(plan.blocks, request, update)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
-    kept = len(plan.blocks) - len(missing)
+    kept = len(plan.blocks) - len(found.missing)
+    failed = {name: str(why) for name, why in found.failed.items()}
     if not keys:
-        raise IolabError("; ".join(dict.fromkeys(map(str, failed.values()))))
+        raise IolabError("; ".join(dict.fromkeys(failed.values())))
     return Comparison(
         chosen,
         read_blocks(store, keys, plan.unavailable),
         measured=len(keys) - kept,
         kept=kept,
-        failed={name: str(why) for name, why in failed.items()},
+        failed=failed,
         root=request.root,
     )
 

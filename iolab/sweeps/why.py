@@ -158,7 +158,7 @@ class _Run:
     ) -> dict[str, None]:
         """Measure interventions beside a baseline, halved if a machine fails; return the keys."""
         plan = self.plan(self.profile(claims, levels, boots=boots, base=base), seed)
-        _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress)
+        errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress).failed
         keys = dict.fromkeys(key for key in plan.blocks if self.store.has(key))
         lost = [key for key in plan.blocks if key not in keys]
         if not lost:
