@@ -223,22 +223,11 @@ def selection(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def request_of(options: Mapping[str, Any], **more: Any) -> Request:
-    """Return the request that a command's options make; by default as many machines as fit."""
-    from iolab.sweeps.pool import default_jobs
-    from iolab.sweeps.request import Request
+    """Return the request that a command's options make, and what they leave to `request_for`."""
+    from iolab.sweeps.request import Request, request_for
 
-    clock = options.get("clock") or ("virtual" if options.get("target", "vm") == "vm" else "host")
-    jobs = options.get("jobs")
     known = {field.name for field in fields(Request)}
-    return Request(
-        **{
-            **{name: value for name, value in options.items() if name in known},
-            "root": options["root"].resolve(),
-            "clock": clock,
-            "jobs": default_jobs(clock) if jobs is None else jobs,
-            **more,
-        }
-    )
+    return request_for(**{n: v for n, v in options.items() if n in known}, **more)
 
 
 def defined_in(command: Callable[..., None]) -> Callable[..., None]:

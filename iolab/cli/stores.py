@@ -66,13 +66,12 @@ def status(*, as_json: bool, **options: Any) -> None:
 
 
 def _row(row: SweepStatus) -> dict[str, str]:
-    counts = f"{row.blocks_measured} of {row.blocks}", f"{row.cells_measured} of {row.cells}"
     left = row.reason or (rough_duration(row.seconds_left) if row.seconds_left else "-")
     return {
         "pathology": row.pathology,
         "kernel": row.kernel,
-        "blocks": counts[0],
-        "cells": counts[1],
+        "blocks": f"{row.blocks_measured} of {row.blocks}",
+        "cells": f"{row.cells_measured} of {row.cells}",
         "time left": left,
     }
 

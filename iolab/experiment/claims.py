@@ -18,9 +18,8 @@ from iolab.report.attribution import Attribution, load_attribution
 from iolab.sweeps.answers import judge_here
 from iolab.sweeps.decide import decide as decide_claims
 from iolab.sweeps.judge import Judgement, Judging
-from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.progress import progress_bar
-from iolab.sweeps.request import Request
+from iolab.sweeps.request import request_for
 from iolab.sweeps.why import CONFIRMING_BOOTS, find_causes, why_request
 from iolab_base.errors import UserError
 from iolab_base.names import check_types
@@ -129,14 +128,8 @@ def decide(
     >>> iolab.decide("fsnotify_contention", kernel="6.1")  # doctest: +SKIP
     """
     check_types(decide, {**locals(), "pathologies": ""})
-    request = Request(
-        profile="quick",
-        pathologies=pathologies,
-        kernels=[] if kernel is None else kernel_names(kernel, known_kernels()),
-        seed=seed,
-        jobs=default_jobs(),
-        root=Path(root or runs_dir()).resolve(),
-    )
+    kernels = [] if kernel is None else kernel_names(kernel, known_kernels())
+    request = request_for("quick", pathologies=pathologies, kernels=kernels, seed=seed, root=root)
     with progress_bar(shown=progress) as update:
         found = decide_claims(request, update)
         for name, reason in found.failed.items():
@@ -207,8 +200,7 @@ def why(
         interventions=switches,
         boots=boots,
         target=target,
-        jobs=None,
-        root=Path(root or runs_dir()),
+        root=root,
     )
     with progress_bar(shown=progress) as update:
         return load_attribution(find_causes(asked, update).folder)

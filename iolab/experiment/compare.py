@@ -16,14 +16,11 @@ from iolab.experiment.parameters import factor_levels, kernel_names
 from iolab.experiment.question import BOOTS, question
 from iolab.pathology import named_pathology, register
 from iolab.pathology.base import Pathology, Profile
-from iolab.paths import runs_dir
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks
-from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks
-from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.progress import progress_bar
-from iolab.sweeps.request import Request, check_request, plan_blocks
+from iolab.sweeps.request import check_request, plan_blocks, request_for
 from iolab.targets.place import Place
 from iolab_base.errors import IolabError, UserError
 from iolab_base.names import check_types, one_of
@@ -108,14 +105,12 @@ def compare(
     """
     check_types(compare, {**locals(), "levels": None})
     chosen, levels = _chosen(pathology, levels)
-    virtual = target == "vm"
-    clock = clock or ("virtual" if virtual else "host")
-    request = Request(
-        profile="quick",
-        kernels=chosen_kernels(chosen, kernel) if virtual or kernel is not None else [],
+    own = target != "vm" and kernel is None
+    request = request_for(
+        "quick",
+        kernels=[] if own else chosen_kernels(chosen, kernel),
         clock=clock,
-        jobs=default_jobs(clock),
-        root=Path(root or runs_dir()).resolve(),
+        root=root,
         observed=["all"] if observe else [],
         calls=list(calls),
         flat=flat,
@@ -128,19 +123,19 @@ def compare(
     profile = _profile(chosen, boots=boots, record=record, levels=levels)
     with progress_bar(shown=progress) as update:
         (plan,) = plan_blocks([(chosen, profile)], request)
-        prepare_observer(plan.blocks.values(), request.observed, calls=request.calls)
-        missing, failed = measure_blocks(plan.blocks, request, update)
+        found = measure_blocks(plan.blocks, request, update)
     store = RawStore(request.root)
     keys = [key for key in plan.blocks if store.has(key)]
-    kept = len(plan.blocks) - len(missing)
+    kept = len(plan.blocks) - len(found.missing)
+    failed = {name: str(why) for name, why in found.failed.items()}
     if not keys:
-        raise IolabError("; ".join(dict.fromkeys(map(str, failed.values()))))
+        raise IolabError("; ".join(dict.fromkeys(failed.values())))
     return Comparison(
         chosen,
         read_blocks(store, keys, plan.unavailable),
         measured=len(keys) - kept,
         kept=kept,
-        failed={name: str(why) for name, why in failed.items()},
+        failed=failed,
         root=request.root,
     )
 

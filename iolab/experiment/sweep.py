@@ -10,10 +10,8 @@ import pandas as pd
 
 from icountvm.kernels import known_kernels
 from iolab.experiment.parameters import kernel_names, listed
-from iolab.paths import runs_dir
-from iolab.sweeps.pool import default_jobs
 from iolab.sweeps.progress import progress_bar
-from iolab.sweeps.request import Request
+from iolab.sweeps.request import request_for
 from iolab.sweeps.sweep import Outcome, run_sweep
 from iolab.targets.place import Place
 from iolab_base.names import check_types
@@ -99,18 +97,16 @@ def sweep(
         If no kernel can run here.
     """
     check_types(sweep, locals())
-    clock = "virtual" if target == "vm" else "host"
-    request = Request(
-        profile=profile,
+    request = request_for(
+        profile,
         pathologies=[str(name) for name in listed(pathology)],
         kernels=kernel_names(kernel, known_kernels()) if listed(kernel) else [],
         settings=_settings(levels or {}),
         recorded=_settings(record or {}),
         observed=["all"] if observe is True else _settings(observe or {}),
         flat=flat,
-        clock=clock,
-        jobs=jobs or default_jobs(clock),
-        root=Path(root or runs_dir()).resolve(),
+        jobs=jobs,
+        root=root,
         target=target,
         place=place or Place(),
     )

@@ -68,7 +68,7 @@ def cpu_split(cells: pd.DataFrame) -> Figure:
     # Shares are measured one after the other and may add up to a little more than the core.
     kept = kept.assign(other=(1 - named).clip(lower=0))
     tables = {share: mean_table(kept, share) for share, *_ in _SHARES}
-    figure, grid, panels = kernel_grid(tables["idle"], pathology, height_in=1.5)
+    figure, grid, panels = kernel_grid(tables["idle"], pathology)
     names = [pathology.control, *map(tick_name, levels)]
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
         title_panel(axes, title)
@@ -136,7 +136,7 @@ def latency_ecdf(cells: pd.DataFrame, latency: pd.DataFrame) -> Figure:
     keys = [*cell_columns(kept), "bin_ns"]
     counts = bins.groupby(keys, dropna=False, observed=True)["count"].sum().reset_index()
     styles = curve_styles(len(levels))
-    figure, grid, panels = kernel_grid(counts, pathology, height_in=1.5)
+    figure, grid, panels = kernel_grid(counts, pathology)
     for axes, (title, rows) in zip(grid.flat, panels, strict=True):
         title_panel(axes, title)
         if rows.empty:

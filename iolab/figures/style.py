@@ -213,12 +213,12 @@ def panels_of(
 
 
 def kernel_grid(
-    table: pd.DataFrame, pathology: Pathology, *, height_in: float
+    table: pd.DataFrame, pathology: Pathology
 ) -> tuple[Figure, npt.NDArray[Any], list[tuple[str, pd.DataFrame]]]:
     """Return a grid of kernels across and conditions down, with panels: title, rows or none."""
     kernels = kernels_of(table)
     rows = panels_of(table, pathology)
-    figure, grid = grid_of(len(kernels) * len(rows), len(rows), height_in=height_in)
+    figure, grid = grid_of(len(kernels) * len(rows), len(rows), height_in=1.5)
     prefix = "kernel " if len(kernels) <= 3 or len(rows) == 1 else ""
     panels = [
         (f"{prefix}{kernel}{', ' if title else ''}{title}", group[group["kernel"] == kernel])

@@ -210,11 +210,9 @@ def draw_claim(
 
 def _rule(axes: Axes, claim: Claim) -> None:
     """Draw a claim's limit, and shade the side of it on which the claim is reproduced."""
-    limit = claim.below if claim.above is None else claim.above
-    if limit is None:
-        return
-    axes.axvline(limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
+    axes.axvline(claim.limit, color="0.35", linewidth=0.8, linestyle="--", zorder=1)
     axes.margins(x=0.08)
     left, right = axes.get_xlim()
-    axes.axvspan(*((limit, right) if claim.above is not None else (left, limit)), **_HOLDS)
+    ends = (claim.limit, right) if claim.above is not None else (left, claim.limit)
+    axes.axvspan(*ends, **_HOLDS)
     axes.set_xlim(left, right)

@@ -22,7 +22,6 @@ from iolab.report.indexes import VerdictIndex as VerdictIndex
 from iolab.report.indexes import kernel_answers as kernel_answers
 from iolab.report.indexes import published_table as published_table
 from iolab.report.indexes import unjudged as unjudged
-from iolab.report.indexes import verdict_index as verdict_index
 from iolab.report.pages import explained as explained
 from iolab.report.pages import publish as publish
 from iolab.report.pages import recorded_cells as recorded_cells

@@ -223,15 +223,6 @@ class VerdictIndex:
         return {"words": words, "tone": tone, "more": others.removesuffix(")")}
 
 
-def verdict_index(
-    table: pd.DataFrame,
-    links: Mapping[str, str] | None = None,
-    experiments: Mapping[str, Mapping[str, str]] | None = None,
-) -> VerdictIndex:
-    """Return the verdicts as a table that a reader filters; parameters as of `VerdictIndex`."""
-    return VerdictIndex(table, links or {}, experiments or {})
-
-
 def _filtered(
     table: pd.DataFrame,
     filters: Collection[str],

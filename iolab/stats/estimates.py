@@ -17,8 +17,8 @@ cell has a fresh device. ``docs/statistics.md`` simulates what these intervals a
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ from scipy.special import gammaincinv, stdtrit
 
 from iolab.shown import counted
 from iolab_base.errors import UserError
-from iolab_base.files import finite
 
 Floats = npt.NDArray[np.float64]
 
@@ -193,14 +192,9 @@ def _check(y: Floats, confidence: float) -> None:
 
 
 class Statistic:
-    """Base of results: a dataclass that prints as a sentence and converts to plain JSON."""
+    """Base of results: a dataclass that prints as a sentence."""
 
     __slots__ = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values; a float that is not finite becomes None."""
-        fields: dict[str, Any] = asdict(self)  # type: ignore[call-overload]
-        return {name: finite(value) for name, value in fields.items()}
 
     def __repr__(self) -> str:
         return str(self)

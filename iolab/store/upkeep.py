@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from iolab.store.raw import RawStore, named_blocks
 from iolab.store.soundness import BlockState, block_state, block_states
 from iolab_base import foreign
 from iolab_base.errors import IolabError, UserError
+from iolab_base.files import remove
 
 # A sweep's stages are the deepest: PATHOLOGY/why-KERNEL/screening.
 _DEPTH: Final = 3
@@ -224,11 +224,7 @@ def remove_garbage(garbage: list[Garbage]) -> None:
     """Remove files and folders; stop with IolabError at the first that cannot be removed."""
     for one in garbage:
         try:
-            # The target of a link is somebody else's.
-            if one.path.is_dir() and not one.path.is_symlink():
-                shutil.rmtree(one.path)
-            else:
-                one.path.unlink(missing_ok=True)
+            remove(one.path)
         except OSError as error:
             raise IolabError(f"cannot remove {one.path}: {error.strerror}") from error
         except RecursionError as error:

@@ -19,8 +19,7 @@ from icountvm.kbuild.git import Repository, State
 from iolab.shown import counted
 from iolab.sweeps.answers import JudgedTree
 from iolab.sweeps.judge import Judgement, Verdict, observe_kernel
-from iolab.sweeps.pool import default_jobs
-from iolab.sweeps.request import Request
+from iolab.sweeps.request import request_for
 from iolab.sweeps.why import WhyRequest, find_causes
 from iolab_base.errors import CannotRunError, UserError
 
@@ -241,7 +240,7 @@ def _switches(judged: JudgedTree, kernel: str, notes: list[str]) -> pd.DataFrame
     if how.question.reference:
         notes.append("the switches were not tried: the question compares two kernels")
         return None
-    request = Request(profile="quick", kernels=[kernel], jobs=default_jobs(), root=how.root)
+    request = request_for("quick", kernels=[kernel], root=how.root)
     asked = WhyRequest(how.question.pathology, kernel, request, how.question.claim)
     try:
         return find_causes(asked, how.on_progress).table

@@ -27,9 +27,9 @@ from iolab.pathology import get_pathology
 from iolab.pathology.expressions import parse_levels
 from iolab.store.raw import RawStore, block_key
 from iolab.sweeps.pool import run_saying
-from iolab.targets import Target, real_target
+from iolab.targets import Target, target_of
 from iolab.targets.real import RealTarget
-from iolab.targets.vm import VmTarget, prepare
+from iolab.targets.vm import VmTarget
 from iolab_base import foreign
 from iolab_base.errors import CannotRunError, IolabError, UserError, error_of
 from iolab_base.files import atomic_write, canonical_json
@@ -57,16 +57,6 @@ def read_block(path: Path) -> Block:
         return Block.parse(json.loads(read_regular(path)))
     except (OSError, ValueError, RecursionError, UserError) as error:
         raise UserError(f"{path} holds no block: {foreign.line(str(error))}") from error
-
-
-def target_of(block: Block) -> Target:
-    """Prepare a block's virtual machine, or connect to its real one, and return it."""
-    # The block of a virtual machine has no target.
-    if block.target is not None:
-        return real_target(block.target)
-    return prepare(
-        block.kernel, block.clock, cpus=block.machine.cpus, memory_mib=block.machine.memory_mib
-    )
 
 
 class Observed(NamedTuple):

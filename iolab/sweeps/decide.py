@@ -139,7 +139,7 @@ def decide(request: Request, on_progress: OnProgress = lambda progress: None) ->
             number = sum(len(claims) for study in studies for claims in study.open.values())
             words = "%s open: %d boots, judged at %.0f%%"
             _log.info(words, counted(number, "claim"), look.boots, 100 * look.confidence)
-            _, errors = measure_blocks(blocks, request, on_progress)
+            errors = measure_blocks(blocks, request, on_progress).failed
             failed |= {name: str(error) for name, error in errors.items()}
             for study in studies:
                 study.look(store, look)

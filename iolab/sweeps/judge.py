@@ -21,10 +21,9 @@ from iolab.pathology.claims import Claim
 from iolab.pathology.expressions import Question
 from iolab.shown import counted
 from iolab.store.raw import RawStore
-from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import measure_blocks, store_locked
-from iolab.sweeps.pool import OnProgress, default_jobs
-from iolab.sweeps.request import Request, check_request, condition_profile, plan_blocks
+from iolab.sweeps.pool import OnProgress
+from iolab.sweeps.request import check_request, condition_profile, plan_blocks, request_for
 from iolab_base.errors import CannotRunError, UserError
 
 if TYPE_CHECKING:
@@ -173,13 +172,8 @@ def _measured(
 ) -> Dataset:
     """Return the cells of some boots, measured if missing; note in `observed` why they are not."""
     question = how.question
-    request = Request(
-        profile="quick",
-        kernels=[kernel],
-        jobs=default_jobs(),
-        root=how.root,
-        observed=[] if observed is None else ["all"],
-    )
+    cells = [] if observed is None else ["all"]
+    request = request_for("quick", kernels=[kernel], root=how.root, observed=cells)
     check_request(request)
     profile = condition_profile(
         question.pathology.profiles["quick"],
@@ -192,14 +186,14 @@ def _measured(
         profile = replace(profile, recorded=profile.grids[0])
     with store_locked(how.root):
         (plan,) = plan_blocks([(question.pathology, profile)], request)
-        if observed is not None:
-            observed += prepare_observer(plan.blocks.values(), request.observed)
         with (
             _loading("iolab.stats.claims", "iolab.store.tables"),
             _unsaid(measure_blocks.__module__),
         ):
-            _, failed = measure_blocks(plan.blocks, request, how.on_progress)
-        for failure in failed.values():
+            found = measure_blocks(plan.blocks, request, how.on_progress)
+        if observed is not None:
+            observed += found.unobserved
+        for failure in found.failed.values():
             raise _UntestableError(f"it was not measured to the end: {failure.line}")
         from iolab.store.tables import read_blocks
 

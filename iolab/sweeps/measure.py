@@ -20,9 +20,9 @@ from iolab.store.files import PLANS, PROFILES, RAW
 from iolab.store.raw import RawStore
 from iolab.store.soundness import block_state
 from iolab.sweeps import pool
-from iolab.sweeps.block import Observed, observed_cells, write_block
+from iolab.sweeps.block import Observed, observed_cells, prepare_observer, write_block
 from iolab.sweeps.pool import MACHINE_BYTES, Failure
-from iolab.sweeps.preview import expected_s, forecast, in_order, measured_here, note_duration
+from iolab.sweeps.preview import forecast, in_order, measured_here, note_duration
 from iolab.sweeps.request import Request
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.files import check_free, locked, remove_abandoned
@@ -33,10 +33,11 @@ _OpenPlace = Callable[[str, Sequence[Block], RawStore], AbstractContextManager[p
 
 
 class Measured(NamedTuple):
-    """The keys that had to be measured, and why blocks failed, by name."""
+    """The keys that had to be measured, why blocks failed, by name, and why some are unobserved."""
 
     missing: list[str]
     failed: dict[str, Failure]
+    unobserved: Sequence[str] = ()
 
 
 @contextmanager
@@ -151,20 +152,21 @@ def measure(
     on_progress: pool.OnProgress = lambda progress: None,
 ) -> Measured:
     """Measure the blocks that the store lacks; the caller must lock the store."""
+    unobserved = prepare_observer(blocks.values(), request.observed, calls=request.calls)
     missing = blocks_to_measure(blocks, request)
     if kept := len(blocks) - len(missing):
         _log.info("%d of %d blocks are in the store already", kept, len(blocks))
     history = measured_here()
-    missing = in_order(missing, blocks, history)
-    wanted = [blocks[key] for key in missing]
+    ordered = in_order(missing, blocks, history)
+    wanted = [blocks[key] for key in ordered]
     check_room(request, wanted)
     if wanted and request.target == "vm" and not request.cluster:
         expected = forecast(wanted, request.jobs, history=history)
         about = rough_duration(expected.seconds)
         _log.info("%d blocks to measure, about %s (%s)", len(wanted), about, expected.basis)
     jobs = []
-    for key, block, seconds in zip(missing, wanted, expected_s(wanted, history), strict=True):
-        file = request.root / PLANS / f"{key}.json"
+    for key, seconds in ordered.items():
+        block, file = blocks[key], request.root / PLANS / f"{key}.json"
         job = block_job(block.plan.block, block, file, request.root, seconds)
         if (observed := _observed(block, request)).cells:
             job = replace(job, observed=json.dumps(observed))
@@ -181,7 +183,7 @@ def measure(
 
     with _workers(request, wanted, note_time) as place:
         failed = pool.run_jobs_in(place, jobs, on_progress=on_progress, on_end=on_end)
-    return Measured(missing, failed)
+    return Measured(list(ordered), failed, unobserved)
 
 
 def measure_blocks(

@@ -24,7 +24,6 @@ from icountvm.kernels import cached_kernel
 from icountvm.snapshots import MOST_KEPT
 from iolab.blocks import Block
 from iolab.design import blocks_of
-from iolab.pathology import get_pathology
 from iolab.pathology.base import Pathology
 from iolab.pathology.factors import Condition
 from iolab.store.raw import RawStore
@@ -33,7 +32,7 @@ from iolab.sweeps.request import (
     Request,
     check_request,
     chosen_pathologies,
-    plan_blocks,
+    plan_sweep,
     requested_profile,
     sweep_label,
     why_no_control,
@@ -182,11 +181,6 @@ def forecast(
     )
 
 
-def expected_s(blocks: Iterable[Block], history: Sequence[Took]) -> list[float]:
-    """Return the seconds that each block takes with a core of its own."""
-    return [seconds for seconds, _, _ in _expected(map(_kind, blocks), history)]
-
-
 def _expected(
     kinds: Iterable[Mapping[str, Any]], history: Sequence[Took]
 ) -> list[tuple[float, str, int]]:
@@ -231,14 +225,16 @@ def _basis(sources: Sequence[tuple[str, int]]) -> str:
 
 def in_order(
     keys: Iterable[str], blocks: Mapping[str, Block], history: Sequence[Took]
-) -> list[str]:
-    """Return the keys of blocks in the order of measuring, the longest first, by machine."""
+) -> dict[str, float]:
+    """Return blocks' seconds on a core of their own by key, in the order of measuring them."""
+    # The longest first, by machine.
     # At the end cores wait for the last block, so the last ones should be short. A machine boots
     # once and is then restored, and the cache keeps the snapshots used last: all blocks of a
     # machine, of whichever report, are measured while it is there. Machines take turns, because two
     # first blocks of one side by side would leave a core idle.
     wanted = list(keys)
-    seconds = dict(zip(wanted, expected_s((blocks[key] for key in wanted), history), strict=True))
+    alone = _expected((_kind(blocks[key]) for key in wanted), history)
+    seconds = {key: one for key, (one, _, _) in zip(wanted, alone, strict=True)}
     machines: dict[Hashable, list[str]] = {}
     for key in sorted(wanted, key=seconds.__getitem__, reverse=True):
         block = blocks[key]
@@ -247,7 +243,7 @@ def in_order(
     groups = list(machines.values())
     together = (groups[first : first + _TURNS] for first in range(0, len(groups), _TURNS))
     turns = (chain.from_iterable(zip_longest(*some)) for some in together)
-    return [key for key in chain.from_iterable(turns) if key is not None]
+    return {key: seconds[key] for key in chain.from_iterable(turns) if key is not None}
 
 
 @dataclass(frozen=True)
@@ -382,10 +378,9 @@ def _status(request: Request, preview: PathologyPreview, kernel: KernelPreview) 
     measured: list[int] = []
     reason = ""
     if kernel.state == "cached":
-        pathology = get_pathology(preview.pathology)
-        one = replace(request, kernels=[kernel.kernel])
+        one = replace(request, pathologies=[preview.pathology], kernels=[kernel.kernel])
         try:
-            (plan,) = plan_blocks([(pathology, requested_profile(request, pathology))], one)
+            (plan,) = plan_sweep(one)
         except CannotRunError as error:
             reason = str(error)
         else:

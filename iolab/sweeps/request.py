@@ -18,16 +18,16 @@ from icountvm.toolbox import ensure_toolbox
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import named_pathologies, pathologies
-from iolab.pathology.base import TREATED_KERNEL, Machine, Pathology, Profile
+from iolab.pathology.base import TREATED_KERNEL, Pathology, Profile
 from iolab.pathology.expressions import override
 from iolab.pathology.factors import INTERVENTION, Condition, Grid, intervention
 from iolab.paths import runs_dir
 from iolab.store.counters import column_types
 from iolab.store.raw import RawStore, block_key
-from iolab.targets import Target, real_target
+from iolab.sweeps.pool import default_jobs
+from iolab.targets import real_target, target_of
 from iolab.targets.place import Place
 from iolab.targets.real import RealTarget
-from iolab.targets.vm import prepare
 from iolab_agent.fio import fio_argv, job_files
 from iolab_agent.plan import FioJob, OpenJob
 from iolab_agent.workplace import Workplace
@@ -71,6 +71,22 @@ class Request:
     place: Place = field(default_factory=Place)
     cluster: str = ""
     index: str = ""
+
+
+def request_for(
+    profile: str,
+    *,
+    target: str = "vm",
+    clock: str | None = None,
+    jobs: int | None = None,
+    root: Path | str | None = None,
+    **more: Any,
+) -> Request:
+    """Return a request, by default on the target's clock, for as many machines as fit here."""
+    clock = clock or ("virtual" if target == "vm" else "host")
+    jobs = default_jobs(clock) if jobs is None else jobs
+    folder = Path(root or runs_dir()).resolve()
+    return Request(profile, target=target, clock=clock, jobs=jobs, root=folder, **more)
 
 
 def check_request(request: Request) -> None:
@@ -262,11 +278,9 @@ def _plan_kernel(plan: PathologyPlan, request: Request, profile: Profile, kernel
     blocks = blocks_of(
         plan.pathology, profile, kernel=kernel, clock=request.clock, seed=request.seed
     )
-    targets: dict[tuple[str, Machine], Target] = {}
     # Treated cells may have a kernel of their own.
-    for name, machine in dict.fromkeys((block.kernel, block.machine) for block in blocks):
-        size = {"cpus": machine.cpus, "memory_mib": machine.memory_mib}
-        targets[name, machine] = prepare(name, request.clock, **size)
+    machines = {(block.kernel, block.machine): block for block in blocks}
+    targets = {machine: target_of(block) for machine, block in machines.items()}
     _check_jobs(blocks)
     identities = {key: target.identity() for key, target in targets.items()}
     plan.kernels |= {name: target.origin for (name, _), target in targets.items()}

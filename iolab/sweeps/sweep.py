@@ -24,7 +24,6 @@ from iolab.stats.verdicts import measured_family, verdict_summary, verdict_table
 from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tables import write_tables
-from iolab.sweeps.block import prepare_observer
 from iolab.sweeps.measure import Measured, measure, store_locked
 from iolab.sweeps.pages import Page, make_page, make_pages
 from iolab.sweeps.pool import OnProgress
@@ -60,7 +59,6 @@ def run_sweep(request: Request, on_progress: OnProgress = lambda progress: None)
     check_request(request)
     plans = plan_sweep(request)
     blocks = {key: block for plan in plans for key, block in plan.blocks.items()}
-    prepare_observer(blocks.values(), request.observed, calls=request.calls)
     with store_locked(request.root):
         measured = measure(blocks, request, on_progress)
         _log.info("making the pages and figures")

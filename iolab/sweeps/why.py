@@ -36,13 +36,14 @@ from iolab.store.dataset import Dataset
 from iolab.store.raw import RawStore
 from iolab.store.tables import read_blocks, write_tables
 from iolab.sweeps.measure import measure_blocks, store_locked
-from iolab.sweeps.pool import Failure, OnProgress, default_jobs
+from iolab.sweeps.pool import Failure, OnProgress
 from iolab.sweeps.request import (
     PathologyPlan,
     Request,
     check_request,
     condition_profile,
     plan_blocks,
+    request_for,
 )
 from iolab_agent.plan import Cell
 from iolab_agent.settings import preemption_models
@@ -85,20 +86,13 @@ def why_request(
     interventions: Sequence[str],
     boots: int,
     target: str,
-    jobs: int | None,
-    root: Path,
+    root: Path | str | None,
+    jobs: int | None = None,
 ) -> WhyRequest:
     """Return the request for one pathology, by its name or file, on one kernel."""
     found = named_pathology(pathology)
-    clock = "virtual" if target == "vm" else "host"
-    request = Request(
-        profile="quick",
-        kernels=[kernel] if kernel else [],
-        clock=clock,
-        jobs=default_jobs(clock) if jobs is None else jobs,
-        root=root.resolve(),
-        target=target,
-    )
+    kernels = [kernel] if kernel else []
+    request = request_for("quick", kernels=kernels, jobs=jobs, root=root, target=target)
     return WhyRequest(found, kernel, request, claim, interventions, boots)
 
 
@@ -164,7 +158,7 @@ class _Run:
     ) -> dict[str, None]:
         """Measure interventions beside a baseline, halved if a machine fails; return the keys."""
         plan = self.plan(self.profile(claims, levels, boots=boots, base=base), seed)
-        _, errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress)
+        errors = measure_blocks(plan.blocks, self.asked.request, self.on_progress).failed
         keys = dict.fromkeys(key for key in plan.blocks if self.store.has(key))
         lost = [key for key in plan.blocks if key not in keys]
         if not lost:

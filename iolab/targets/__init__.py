@@ -11,6 +11,7 @@ from iolab_agent.plan import Plan
 from iolab_base.errors import UserError
 
 if TYPE_CHECKING:
+    from iolab.blocks import Block
     from iolab.targets.real import RealTarget
 
 
@@ -39,3 +40,14 @@ def real_target(name: str) -> RealTarget:
 
         return SshTarget(name)
     raise UserError(f"unknown target {name!r} (known: local, ssh://user@host[:port], vm)")
+
+
+def target_of(block: Block) -> Target:
+    """Prepare a block's virtual machine, or connect to its real one, and return it."""
+    # The block of a virtual machine has no target.
+    if block.target is not None:
+        return real_target(block.target)
+    from iolab.targets.vm import prepare  # noqa: PLC0415 - slow to load
+
+    machine = block.machine
+    return prepare(block.kernel, block.clock, cpus=machine.cpus, memory_mib=machine.memory_mib)

@@ -33,7 +33,7 @@ def _measured(request: Request) -> tuple[float, dict[str, dict[str, str]]]:
     profile = requested_profile(request, pathology)
     (plan,) = plan_blocks([(pathology, profile)], request)
     began = time.monotonic()
-    _, failed = measure_blocks(plan.blocks, request, lambda progress: None)
+    failed = measure_blocks(plan.blocks, request, lambda progress: None).failed
     if failed:
         raise IolabError(f"{len(failed)} blocks failed: {next(iter(failed.values()))}")
     took = time.monotonic() - began

@@ -150,7 +150,7 @@ def test_a_block_is_measured_whatever_happens_to_workers(
     pathology = get_pathology("dio_kworker")
     (plan,) = plan_blocks([(pathology, requested_profile(here, pathology))], here)
     (key,) = plan.blocks
-    assert measure_blocks(plan.blocks, here, lambda progress: None) == ([key], {})
+    assert measure_blocks(plan.blocks, here, lambda progress: None) == ([key], {}, [])
 
     kept_lock()
     with small_disk(tmp_path / "disk", "64m") as disk, cluster(tmp_path / "dask") as dask:
@@ -176,9 +176,9 @@ def test_a_block_is_measured_whatever_happens_to_workers(
         killer = threading.Thread(target=kill_one)
         killer.start()
         there = replace(here, root=tmp_path / "there", cluster=dask.address)
-        missing, failed = measure_blocks(plan.blocks, there, lambda progress: None)
+        found = measure_blocks(plan.blocks, there, lambda progress: None)
         killer.join()
-    assert (missing, failed) == ([key], {})
+    assert (found.missing, found.failed) == ([key], {})
     assert RawStore(there.root).digests(key) == RawStore(here.root).digests(key)
     name = plan.blocks[key].plan.block
     assert any(f"{name}: worker" in line and "MiB are free in" in line for line in caplog.messages)

@@ -190,7 +190,7 @@ def rows(page: str) -> list[str]:
 
 def test_each_report_and_kernel_has_a_row_and_a_link(two: pd.DataFrame) -> None:
     links = {"dio_kworker": "a folder/dio#1.html"}
-    page = report.verdict_index(two, links)._repr_html_()
+    page = report.VerdictIndex(two, links)._repr_html_()
     assert len(rows(page)) == len(two.drop_duplicates(["pathology", "kernel"]))
     assert 'href="a%20folder/dio%231.html"' in page
     assert page.count("<a ") == two[two["pathology"] == "dio_kworker"]["kernel"].nunique()
@@ -198,7 +198,7 @@ def test_each_report_and_kernel_has_a_row_and_a_link(two: pd.DataFrame) -> None:
 
 
 def test_rows_have_the_classes_that_the_filters_name(two: pd.DataFrame) -> None:
-    page = report.verdict_index(two)._repr_html_()
+    page = report.VerdictIndex(two)._repr_html_()
     verdicts = [name for name in VERDICTS if name in set(two["verdict"])]
     for place, verdict in enumerate(verdicts):
         assert f'value="v{place}">{verdict}<' in page
@@ -209,10 +209,10 @@ def test_rows_have_the_classes_that_the_filters_name(two: pd.DataFrame) -> None:
 
 def test_one_report_needs_no_filter(two: pd.DataFrame) -> None:
     one = two[two["pathology"] == "dio_kworker"]
-    page = report.verdict_index(one)._repr_html_()
+    page = report.VerdictIndex(one)._repr_html_()
     assert "<form" not in page
     assert "report" not in re.findall(r'<th scope="col">(\w+)', page)
-    assert "reproduced" in repr(report.verdict_index(one))
+    assert "reproduced" in repr(report.VerdictIndex(one))
 
 
 @pytest.mark.parametrize("kind", PAYLOADS)
@@ -220,22 +220,22 @@ def test_an_index_of_verdicts_shows_the_words(two: pd.DataFrame, kind: str) -> N
     text = PAYLOADS[kind].encode("utf-8", "replace").decode()
     attacked = two.assign(kernel=two["kernel"].replace("6.12", text))
     links = dict.fromkeys(two["pathology"], text)
-    read = Attacked(report.verdict_index(attacked)._repr_html_())
+    read = Attacked(report.VerdictIndex(attacked)._repr_html_())
     assert read.found == []
     # A link is a path relative to the page, whatever is in it.
-    page = report.verdict_index(attacked, links)._repr_html_()
+    page = report.VerdictIndex(attacked, links)._repr_html_()
     assert all(":" not in link for link in re.findall(r'href="([^"]*)"', page))
 
 
 def test_a_kernel_of_the_index_leads_to_its_experiment() -> None:
     table = verdict_table(synthetic.dataset(boots=3, invalid=False))
     experiments = {"dio_kworker": {"6.1": "dio_kworker/quick/experiments/kernel 6.1.html"}}
-    page = BeautifulSoup(report.verdict_index(table, {}, experiments)._repr_html_(), "html.parser")
+    page = BeautifulSoup(report.VerdictIndex(table, {}, experiments)._repr_html_(), "html.parser")
     leads = {link.text: link["href"] for link in page.find_all("a")}
     assert leads == {"6.1": "dio_kworker/quick/experiments/kernel%206.1.html"}
 
 
 def test_without_a_claim_there_is_nothing_to_show(two: pd.DataFrame) -> None:
-    index = report.verdict_index(two[:0])
+    index = report.VerdictIndex(two[:0])
     assert "reproduced" not in repr(index)
     assert rows(index._repr_html_()) == []

@@ -20,8 +20,10 @@ from iolab.figures.verdicts import verdict_grid
 from iolab.pathology import get_pathology
 from iolab.pathology.base import NEAR, Claim, Pathology, neighbours
 from iolab.paths import REFERENCE
+from iolab.stats.tables import ratio_table
 from iolab.stats.verdicts import (
     declared_claims,
+    discoveries,
     holm,
     holm_family,
     measured_family,
@@ -291,3 +293,27 @@ def test_controls_are_not_the_declared_weight() -> None:
     assert lighter["weight"].isna().any()
     assert measured_family(declared, lighter) is None
     assert measured_family(declared, cells[cells["kernel"] != "6.1"]) is None
+
+
+def test_discoveries_are_benjamini_and_hochbergs() -> None:
+    cells = synthetic.dataset(boots=8, invalid=False).cells
+    table = ratio_table(cells)
+    grid = table[~table["aa"]]
+    reject, q_values, *_ = multipletests(grid["p_value"], alpha=0.05, method="fdr_bh")
+    found = discoveries(table)
+    assert 0 < len(found) == reject.sum() < len(grid)
+    assert found["q_value"].tolist() == pytest.approx(sorted(q_values[reject]))
+    assert not found["aa"].any()
+    assert len(discoveries(table, rate=0.999)) > len(found)
+    assert discoveries(ratio_table(synthetic.plain(1))).empty
+    with pytest.raises(UserError, match="rate of false"):
+        discoveries(table, rate=5)
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [({"kernel": "6.1"}, "picks 10 conditions"), ({"color": 1}, "does not have")],
+)
+def test_a_vague_family_is_refused(member: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        ratio_table(synthetic.dataset(boots=2).cells, family=[member])

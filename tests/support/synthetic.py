@@ -166,6 +166,12 @@ def dataset(
     )
 
 
+def gated(cells: pd.DataFrame, which: pd.Series, gate: str) -> pd.DataFrame:
+    """Return cells of which some are invalid for a reason."""
+    hit = which.fillna(False).astype(bool)
+    return cells.assign(valid=cells["valid"] & ~hit, gate=cells["gate"].mask(hit, gate))
+
+
 def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Return rows as a tidy frame of cells."""
     columns = column_types("dio_kworker")

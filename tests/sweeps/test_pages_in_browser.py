@@ -158,7 +158,7 @@ def test_the_index_counts_the_rows_that_are_shown(browser: Browser, tmp_path: Pa
     table = pd.concat([verdict_table(reference(name)) for name in names], ignore_index=True)
     every = len(table.drop_duplicates(["pathology", "kernel"]))
     path = tmp_path / "index.html"
-    path.write_text(report.verdict_index(table)._repr_html_(), encoding="utf-8")
+    path.write_text(report.VerdictIndex(table)._repr_html_(), encoding="utf-8")
     page = browser.new_page()
     page.goto(path.as_uri())
     session = page.context.new_cdp_session(page)

@@ -12,7 +12,6 @@ import fnmatch
 import json
 import logging
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,14 @@ from icountvm.elf import closure
 from icountvm.parts import fetch_parts, locked_parts, parts_digest
 from iolab_base.cached import DAMAGED, make_folder
 from iolab_base.errors import IolabError
-from iolab_base.files import atomic_write, cache_dir, canonical_json, digest_file, digest_of
+from iolab_base.files import (
+    atomic_write,
+    cache_dir,
+    canonical_json,
+    digest_file,
+    digest_of,
+    remove,
+)
 from iolab_base.process import run
 
 _log = logging.getLogger(__name__)
@@ -177,10 +183,7 @@ def ensure_image() -> Image:
         path = folder / "image.cpio"
         write_cpio(path, _entries(root, folder))
         for leftover in set(folder.iterdir()) - {path}:
-            if leftover.is_dir():
-                shutil.rmtree(leftover)
-            else:
-                leftover.unlink()
+            remove(leftover)
         description = {"digest": digest_file(path), "size": path.stat().st_size}
         atomic_write(folder / "image.json", canonical_json(description))
 

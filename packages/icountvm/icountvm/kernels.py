@@ -80,10 +80,6 @@ class KernelStatus:
     facts: Mapping[str, Any] | None = None
 
 
-def _added_folder(name: str) -> Path:
-    return cache_dir("kernels", name)
-
-
 def _locked_folder(name: str) -> Path:
     # Another iolab wants other modules: its kernels lie beside ours.
     parts, wanted = read_lock().get(kernel_group(name), []), digest_of(WANTED)[:8]
@@ -98,7 +94,7 @@ def known_kernels() -> list[str]:
 
 def cached_kernel(name: str) -> Kernel | None:
     """Return a kernel of the cache if its files are unchanged, else None."""
-    kernel = _kept(name, _added_folder(name))
+    kernel = _kept(name, cache_dir("kernels", name))
     if kernel is None and name in CATALOGUE:
         kernel = _kept(name, _locked_folder(name))
     return kernel
@@ -155,11 +151,7 @@ def get_kernel(name: str) -> Kernel:
             found = in_packages(work / "root")
             install(folder, found, source=_source(parts), toolbox=toolbox)
 
-    make_folder(_locked_folder(name), make, good=lambda _: cached_kernel(name) is not None)
-    kernel = cached_kernel(name)
-    if kernel is None:
-        raise IolabError(f"kernel {name} disappeared from the cache: try again")
-    return kernel
+    return _made(name, _locked_folder(name), make, lambda _: cached_kernel(name) is not None)
 
 
 def _fetchable(name: str) -> list[LockedPart]:
@@ -216,7 +208,7 @@ def add_kernel(name: str, files: Sequence[Path]) -> Kernel:
                 unpack_package(package, work)
             install(folder, in_packages(work), source=_BY_USER, toolbox=toolbox)
 
-    return _added(name, make)
+    return _made(name, cache_dir("kernels", name), make, lambda _: False)
 
 
 def _given(files: Sequence[Path]) -> Found | None:
@@ -248,11 +240,13 @@ def add_built_kernel(name: str, found: Found, *, source: str, built: Mapping[str
     def make(folder: Path) -> None:
         install(folder, found, source=source, toolbox=ensure_toolbox(), built=built)
 
-    return _added(name, make)
+    return _made(name, cache_dir("kernels", name), make, lambda _: False)
 
 
-def _added(name: str, make: Callable[[Path], None]) -> Kernel:
-    make_folder(_added_folder(name), make, good=lambda _: False)
+def _made(
+    name: str, folder: Path, make: Callable[[Path], None], good: Callable[[Path], bool]
+) -> Kernel:
+    make_folder(folder, make, good=good)
     kernel = cached_kernel(name)
     if kernel is None:
         raise IolabError(f"kernel {name} disappeared from the cache: try again")

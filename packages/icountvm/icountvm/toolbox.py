@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 
 from icountvm.parts import unpacked
 from iolab_base.errors import CannotRunError, IolabError, UserError
-from iolab_base.files import digest_file
+from iolab_base.files import digest_file, remove
 from iolab_base.process import CommandError, run
 from iolab_base.reading import in_root
 
@@ -138,11 +138,7 @@ def ensure_toolbox() -> Toolbox:
 
     def finish(folder: Path) -> None:
         for unused in _UNUSED:
-            path = folder / unused
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            remove(folder / unused)
         _version(Toolbox(folder).own_qemu_argv(), "")
 
     return Toolbox(unpacked("toolbox", "QEMU", finish))

@@ -252,6 +252,14 @@ def remove_short_dirs() -> None:
     remove_abandoned(Path(tempfile.gettempdir()), _SHORT)
 
 
+def remove(path: Path) -> None:
+    """Remove a file or a link, or a folder with its contents; do nothing if it is not there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def remove_abandoned(parent: Path, prefix: str = _SCRATCH) -> None:
     """Remove the scratch folders and temporary files that killed processes of this user left."""
     for left in parent.glob(f"{prefix}*"):

@@ -11,8 +11,9 @@ from icountvm.parts import kept_lock
 from iolab.blocks import Block
 from iolab.pathology.base import Machine
 from iolab.store.raw import RawStore, block_key
-from iolab.sweeps.block import read_block, target_of
+from iolab.sweeps.block import read_block
 from iolab.sweeps.pool import BlockJob
+from iolab.targets import target_of
 from iolab.targets.vm import VmTarget
 from iolab_agent.plan import programs_of
 from iolab_base.errors import IolabError, UserError

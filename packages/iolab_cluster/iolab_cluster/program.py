@@ -10,8 +10,9 @@ from typing import Any
 
 from iolab.blocks import Block
 from iolab.store.raw import block_key
-from iolab.sweeps.block import run_on, target_of
+from iolab.sweeps.block import run_on
 from iolab.sweeps.pool import run_saying
+from iolab.targets import target_of
 from iolab_base.errors import CannotRunError, IolabError
 from iolab_base.files import atomic_write, canonical_json
 
