@@ -210,7 +210,7 @@ _OPTIONS = (
         help="Profile observed cells by task and function only, without callers: cheaper.",
     ),
     click.option("--boots", type=int, help="Boots of each kernel instead of the profile's."),
-    click.option("--seed", type=int, default=0, help="Seed for the orders of cells and for jobs."),
+    click.option("--seed", type=int, default=0, help="Seed of the boots, orders and jobs."),
     root_option,
 )
 

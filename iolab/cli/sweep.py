@@ -217,7 +217,7 @@ def _show_preview(preview: PathologyPreview, jobs: int) -> None:
 @click.command()
 @pathologies_argument
 @kernels_option("Kernel to boot (repeatable); by default those of the profile quick.")
-@click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs.")
+@click.option("--seed", type=int, default=0, help="Draws other boots, orders and seeds of jobs.")
 @target_option
 @jobs_option
 @root_option
@@ -267,7 +267,7 @@ def _show_decisions(found: Decisions) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
 @kernels_option("Kernel to boot (repeatable); by default 6.1 and 6.12.")
 @click.option("--boots", type=int, help="Boots of each kernel; by default what decides a claim.")
-@click.option("--seed", type=int, default=0, help="Draws other orders and other seeds of jobs.")
+@click.option("--seed", type=int, default=0, help="Draws other boots, orders and seeds of jobs.")
 @target_option
 @jobs_option
 @click.option("--check", is_flag=True, help="Only check that each entry is complete.")

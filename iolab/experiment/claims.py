@@ -100,7 +100,7 @@ def decide(
     kernel : str or sequence of str, optional
         The kernels to boot; by default those of the profile quick.
     seed : int, optional
-        Seed for the orders of cells and the seeds of jobs.
+        Seed of the boots, the orders of cells and the jobs.
     root : Path or str, optional
         Folder of the results; by default `iolab.paths.runs_dir`.
     progress : bool, optional

@@ -14,7 +14,11 @@ from iolab_base.errors import UserError
 @click.command()
 @click.argument("folder", type=PATH)
 @kernels_option("Kernel to write about instead of all (repeatable).")
-@click.option("--claim", metavar="NAME", help="Claim to write about; `iolab verdicts` lists them.")
+@click.option(
+    "--claim",
+    metavar="NAME",
+    help="Claim to write about; `iolab verdicts --claims` lists them.",
+)
 @click.option(
     "--why",
     "causes",
