@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from iolab.figures.style import (
     DOUBLE_IN,
@@ -48,6 +50,7 @@ from iolab.stats.tables import mean_table, pair_ratios, ratio_table
 from iolab_base.errors import UserError
 
 _LINE: dict[str, Any] = {"color": "0.35", "linewidth": 0.8, "linestyle": "--"}
+_RANGE: dict[str, Any] = {"facecolor": "0.92", "edgecolor": "0.7", "linewidth": 0.8}
 
 Contrast = Literal["mean", "ratio"]
 
@@ -152,12 +155,15 @@ def by_kernel(
     *,
     contrast: Contrast = "mean",
     line: tuple[float, str] | None = None,
+    published: tuple[float, float] | None = None,
     confidence: float = CONFIDENCE,
 ) -> Figure:
     """Draw a value, or its ratio to the control, kernel by kernel: the control, then each level.
 
     There is a panel for each condition that varies besides, and a colour and marker for each level
-    of the treatment. Parameters and bars are those of `by_treatment`.
+    of the treatment. Panels about which the report has a primary claim come first, with a bold
+    title. `published` is the report's range. The other parameters and the bars are those of
+    `by_treatment`.
     """
     kept = comparable_cells(cells)
     pathology, levels = pathology_of(kept), levels_of(kept)
@@ -167,10 +173,15 @@ def by_kernel(
     # A profile may lack A/A pairs.
     first = 0 if table[pathology.treatment].isna().any() else 1
     marks = list(zip([None, *levels], names, level_styles(levels), strict=True))[first:]
-    panels = panels_of(table, pathology)
+    of_claims = partial(_is_claimed, pathology, value)
+    panels = sorted(panels_of(table, pathology), key=of_claims, reverse=True)
+    # Where all are, none stands out.
+    bold = sum(map(of_claims, panels)) % len(panels)
     figure, grid = grid_of(len(panels), 1, height_in=2.1)
-    for axes, (title, panel) in zip(grid.flat, panels, strict=True):
+    for number, (axes, (title, panel)) in enumerate(zip(grid.flat, panels, strict=True)):
         _guides(axes, contrast, line)
+        if published is not None:
+            axes.axhspan(*published, zorder=0, **_RANGE)
         for index, (level, _, style) in enumerate(marks):
             of_level = panel[pathology.treatment]
             rows = panel[of_level.isna() if level is None else of_level == level]
@@ -181,15 +192,29 @@ def by_kernel(
             axes.plot(x, rows["y"].to_numpy(np.float64), linestyle="", zorder=4, **style)
         axes.set_xticks(range(len(kernels)), kernels)
         axes.set_xlim(-0.6, len(kernels) - 0.4)
-        title_panel(axes, title)
+        title_panel(axes, title, bold=number < bold)
     if contrast == "mean":
         _start_at_zero(grid.flat[0])
     outer_labels(grid, "kernel", label)
     handles: list[Artist] = [Line2D([], [], ls="", label=name, **style) for _, name, style in marks]
     if line is not None:
         handles.append(Line2D([], [], label=line[1], **_LINE))
+    if published is not None:
+        handles.append(Patch(label="published", **_RANGE))
+    if bold:
+        handles.append(Line2D([], [], ls="", label="bold: a primary claim"))
     legend(figure, handles)
     return figure
+
+
+def _is_claimed(pathology: Pathology, value: str, panel: tuple[str, pd.DataFrame]) -> bool:
+    """Return whether a primary claim about a value is judged in a panel's condition."""
+    of_panel = panel[1].iloc[0]
+    return any(
+        all(of_panel[n] == level for n, level in c.condition.items() if n != pathology.treatment)
+        for c in pathology.claims
+        if c.value == value and not c.secondary
+    )
 
 
 def _start_at_zero(axes: Axes) -> None:

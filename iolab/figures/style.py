@@ -262,9 +262,11 @@ def _width_in(axes: Axes) -> float:
     return (DOUBLE_IN if figure is None else figure.get_figwidth()) / columns
 
 
-def title_panel(axes: Axes, title: str) -> None:
+def title_panel(axes: Axes, title: str, *, bold: bool = False) -> None:
     """Put a title above a panel, in as many lines as it takes."""
-    axes.set_title(textwrap.fill(title, int(_width_in(axes) / _TITLE_LETTER_IN)))
+    letter_in = _TITLE_LETTER_IN * (1.15 if bold else 1)
+    lines = textwrap.fill(title, int(_width_in(axes) / letter_in))
+    axes.set_title(lines, fontweight="bold" if bold else "normal")
 
 
 def name_categories(axes: Axes, names: Sequence[str]) -> None:
