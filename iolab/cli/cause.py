@@ -140,14 +140,16 @@ def why(as_json: bool, **options: Any) -> None:
     settings, timers, CPUs. It tries each alone in two boots, and confirms those that matter in
     fresh boots. Use + to try several together: NO_DELAY_DEQUEUE+preempt=full.
     """
-    from iolab.report.attribution import attribution_text
-    from iolab.sweeps.pages import make_why_page
-    from iolab.sweeps.progress import SweepProgress
     from iolab.sweeps.why import find_causes, why_request
 
     if options["target"] == "vm" and not options["kernel"]:
         raise UserError("name the kernel: --kernel 6.12")
     asked = why_request(**{**options, "kernel": options["kernel"] or ""})
+    # They import what makes pages, which takes seconds.
+    from iolab.report.attribution import attribution_text
+    from iolab.sweeps.pages import make_why_page
+    from iolab.sweeps.progress import SweepProgress
+
     with SweepProgress() as progress:
         result = find_causes(asked, progress.update)
         page = make_why_page(result.folder)

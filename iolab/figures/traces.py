@@ -61,6 +61,11 @@ def busiest(trace: Trace, length_ns: int, lanes: Mapping[str, str]) -> int:
     raise UserError(f"no task called {any_of(lanes)} runs in {trace.path}")
 
 
+def _refuse_nothing(*given: Mapping[str, object]) -> None:
+    if not all(given):
+        raise UserError("there is nothing to draw without a trace and a lane")
+
+
 @styled
 def timeline(
     traces: Mapping[str, Trace],
@@ -75,6 +80,11 @@ def timeline(
     one a task that was preempted while runnable. An arrow goes from the waker to the task it wakes.
     Each window begins at its label's `starts_ns`, in ns of its trace; by default at `busiest`.
     """
+    _refuse_nothing(traces, lanes)
+    if length_ns <= 0:
+        raise UserError(f"the length of the window must be positive, not {length_ns} ns")
+    if starts_ns is not None and (missing := traces.keys() - starts_ns):
+        raise UserError(f"starts_ns lacks {', '.join(sorted(missing))}")
     figure = Figure(figsize=(DOUBLE_IN, 0.75 + 1.05 * len(traces)), layout="constrained")
     panels = figure.subplots(len(traces), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (label, trace) in zip(panels, traces.items(), strict=True):
@@ -202,6 +212,7 @@ def _figure_of_waits(
     draw: Callable[[Axes, Times, Trace, dict[str, Any]], None],
     labels: tuple[str, str],
 ) -> Figure:
+    _refuse_nothing(traces, lanes)
     figure, grid = grid_of(len(lanes), 1, height_in=1.8)
     styles = dict(zip(traces, curve_styles(len(traces) - 1), strict=True))
     for axes, (lane, pattern) in zip(grid.flat, lanes.items(), strict=True):
@@ -224,6 +235,7 @@ def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Fi
     There is a panel for each trace. A curve is the share of a cause's moves that came within a
     given time after the last move.
     """
+    _refuse_nothing(traces)
     figure, grid = grid_of(len(traces), 1, height_in=1.8)
     colours = sns.color_palette("colorblind", len(measure.CAUSES))
     styles = {
@@ -236,6 +248,7 @@ def migration_intervals(traces: Mapping[str, Trace], *, task: str = "fio") -> Fi
         axes.set_title(f"{label}: {len(moved)} moves")
         if moved.empty:
             label_empty_panel(axes, "never moved")
+            continue
         for cause, style in styles.items():
             times = moved.loc[moved["cause"] == cause, "interval_ns"].to_numpy("int64")
             _draw_ecdf(axes, times, 1e6, style)
@@ -252,6 +265,7 @@ def turns_by_clump(traces: Mapping[str, Trace], one: str, other: str) -> Figure:
     `one` and `other` are regular expressions for the whole names of the tasks. A panel says so
     where no such `other` runs: a kernel may complete I/O without a kworker.
     """
+    _refuse_nothing(traces)
     figure, grid = grid_of(len(traces), 1, height_in=1.8)
     colour = sns.color_palette("colorblind")[0]
     most = [1.0]

@@ -26,7 +26,7 @@ from iolab.results import CellResult
 from iolab_agent.plan import Cell, Recording
 from iolab_base.errors import UserError
 from iolab_base.files import digest_of
-from iolab_base.names import one_of
+from iolab_base.names import check_types, one_of
 
 __all__ = [
     "EVERY_KERNEL",
@@ -69,6 +69,12 @@ _RULE: Final = (
 )
 
 
+def _check_fields(made: Profile | Machine | Pathology) -> None:
+    """Raise UserError for a field of another type than declared; a list may stand for a tuple."""
+    given = {n: tuple(v) if isinstance(v, list) else v for n, v in vars(made).items()}
+    check_types(type(made), given)
+
+
 @dataclass(frozen=True)
 class Profile:
     """How much of a pathology is measured.
@@ -109,7 +115,10 @@ class Profile:
 
     def __post_init__(self) -> None:
         what = "profile"
+        _check_fields(self)
         refuse(not self.kernels or not all(self.kernels), what, "it names no kernel")
+        text = any(isinstance(names, str) for names in self.kernels)
+        refuse(text, what, "each of its kernels is a tuple of names, such as ('6.1',)")
         refuse(self.boots < 1, what, f"boots must be at least 1, not {self.boots}")
         refuse(not self.grids, what, "it has no grid")
         boots = self.grid_boots
@@ -177,6 +186,12 @@ class Machine:
     modules: tuple[str, ...]
     cpu: int = 0
     coalesced_timers: bool = False
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
+        for name, least in (("cpus", 1), ("memory_mib", 1), ("cpu", 0)):
+            few = f"{name} must be at least {least}, not {getattr(self, name)}"
+            refuse(getattr(self, name) < least, "machine", few)
 
     def under(self, changed: Intervention) -> Machine:
         """Return the machine with what an intervention changes of it."""
@@ -276,6 +291,7 @@ class Pathology:
     translation: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_fields(self)
         rule = "a name is lower-case letters, digits and underscores, at most 40"
         refuse(not PATHOLOGY_NAME.fullmatch(self.name), f"pathology {self.name!r}", rule)
         what = f"pathology {self.name}"

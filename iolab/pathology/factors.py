@@ -49,6 +49,14 @@ MOST_CPUS = 64
 _MOST_PARTS = 8
 
 
+def _check_phrase(phrase: str, level: int | str) -> None:
+    try:
+        phrase.format(level)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        words = f"the phrase of a factor has {{}} for the level, unlike {phrase!r:.80}"
+        raise UserError(words) from error
+
+
 @dataclass(frozen=True)
 class IntegerFactor:
     """A factor of whole numbers from `low` to `high`.
@@ -66,6 +74,9 @@ class IntegerFactor:
     phrase: str = ""
     words: Mapping[int, str] = field(default_factory=dict)
     before: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_phrase(self.phrase, self.low)
 
     def in_words(self, level: int) -> str:
         """Return a level in words, as titles, legends and captions show it."""
@@ -104,6 +115,9 @@ class CategoricalFactor:
     phrase: str = "{}"
     words: Mapping[str, str] = field(default_factory=dict)
     before: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_phrase(self.phrase, "")
 
     def in_words(self, level: str) -> str:
         """Return a level in words, as titles, legends and captions show it."""

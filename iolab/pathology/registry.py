@@ -26,8 +26,8 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, fields
 from importlib import metadata
 from numbers import Real
 from pathlib import Path
@@ -46,7 +46,7 @@ from iolab.paths import NOTEBOOKS
 from iolab.results import CellResult
 from iolab_agent.plan import Cell
 from iolab_base.errors import IolabError, UserError
-from iolab_base.names import one_of
+from iolab_base.names import check_types, one_of
 
 # Those that come with iolab.
 PATHOLOGIES: Final[dict[str, Pathology]] = {
@@ -134,8 +134,9 @@ def _read_file(path: Path) -> list[Pathology]:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
-        # The user asked to run this file.
-        exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # noqa: S102
+        # The user asked to run this file. What it prints is no part of a command's output.
+        with redirect_stdout(sys.stderr):
+            exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # noqa: S102
         return _defined(module)
     except BaseException as error:
         del sys.modules[module.__name__]
@@ -407,6 +408,10 @@ def _made(kind: type[_Made], pathology: Pathology, part: str, *given: object) ->
         raise BrokenPathologyError(
             f"{part} of pathology {pathology.name} returned {made!r:.80}, not a {kind.__name__}"
         )
+    try:
+        check_types(kind, {one.name: getattr(made, one.name) for one in fields(made)})
+    except UserError as error:
+        raise BrokenPathologyError(f"{part} of pathology {pathology.name}: {error}") from error
     return made
 
 
@@ -438,7 +443,7 @@ def _words(error: BaseException) -> str:
     """Return an error in one line, even if its own ``__str__`` fails."""
     try:
         kind = "" if isinstance(error, IolabError) else f"{type(error).__name__}: "
-        return f"{kind}{' '.join(str(error).split())}".removesuffix(": ")
+        return f"{kind}{' '.join(str(error).split()):.400}".removesuffix(": ")
     except BaseException as another:
         if type(another) is KeyboardInterrupt:
             raise

@@ -42,7 +42,7 @@ def overview(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild] | None = No
     second; both missing where `kernels`, as a `Dataset` has them, do not say), clock, the levels of
     each factor, boots, cells, invalid (counts).
     """
-    rows = []
+    rows, names = [], factors(cells)
     for kernel in kernels_of(cells):
         here = cells[cells["kernel"] == kernel]
         build = (kernels or {}).get(kernel, KernelBuild())
@@ -54,7 +54,7 @@ def overview(cells: pd.DataFrame, kernels: Mapping[str, KernelBuild] | None = No
                 "preemption": build.preemption or None,
                 "hz": build.hz,
                 "clock": _listed(here["clock"]),
-                **{name: _listed(here[name].dropna()) for name in factors(cells)},
+                **{name: _listed(here[name].dropna()) for name in names},
                 "boots": here["block"].nunique(),
                 "cells": len(here),
                 "invalid": int((~here["valid"]).sum()),

@@ -255,6 +255,8 @@ def sign_flip(differences: npt.ArrayLike) -> float:
         _rounded_mean,
         permutation_type="samples",
         n_resamples=2 ** min(y.size, _EXACT_BOOTS) - (y.size > _EXACT_BOOTS),
+        # All at once they would take half a MiB per boot, several times.
+        batch=(_EXACT_BOOTS << _EXACT_BOOTS) // y.size or 1,
         vectorized=True,
         rng=np.random.default_rng(0),
     )

@@ -103,6 +103,8 @@ def with_measure(data: Dataset, name: str) -> pd.DataFrame:
     if rows.empty:
         known = ", ".join(sorted(data.mechanism["measure"].unique()))
         raise MissingMeasureError(f"no cell has the measure {name} (known: {known or 'none'})")
+    if rows["cell"].duplicated().any() or data.cells["cell"].duplicated().any():
+        raise UserError(f"a cell occurs twice, or has {name} twice")
     values = rows[["cell", "value"]].rename(columns={"value": name})
     return data.cells.merge(values, on="cell", validate="one_to_one")
 

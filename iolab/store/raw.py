@@ -120,7 +120,8 @@ class RawStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise IolabError(f"cannot set {self._raw / key} aside: {error.strerror}") from error
+            words = f"cannot move {self._raw / key} to {aside}: {error.strerror}"
+            raise IolabError(words) from error
         return place
 
     def folder(self, key: str) -> Path:

@@ -77,7 +77,7 @@ def lacks(entry: Entry) -> list[str]:
         missing.append(f"its first question is called {report.name!r}, not {entry.name!r}")
     missing += [f"its question {q.name} has no claim" for q in entry.questions if not q.claims]
     if entry.path is not None:
-        lines = entry.path.read_text().splitlines()
+        lines = entry.path.expanduser().read_text(errors="replace").splitlines()
         if len(lines) > MOST_LINES:
             missing.append(f"it has {len(lines)} lines, more than {MOST_LINES}")
         # What was published is indented by eight. A job, a treatment and a limit may be the same.
@@ -90,7 +90,7 @@ def lacks(entry: Entry) -> list[str]:
     for what in ("links", "numbers"):
         if isinstance(getattr(published, what), str):
             missing.append(f"its {what} are one text, not a tuple: end it with a comma")
-    if not any(link.startswith("https://") for link in published.links):
+    if not any(str(link).startswith("https://") for link in published.links or ()):
         missing.append("no link is an address")
     if not published.numbers:
         missing.append("it quotes no published number")

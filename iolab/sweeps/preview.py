@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from fiojobs import Row
 from icountvm.catalogue import CATALOGUE
-from icountvm.kernels import cached_kernel
+from icountvm.kernels import cached_kernel, check_name
 from icountvm.snapshots import MOST_KEPT
 from iolab.blocks import Block
 from iolab.design import blocks_of
@@ -336,6 +336,10 @@ def _obstacle(kernel: str) -> str:
     """Return why a kernel cannot run here, as far as this machine alone can know, or ""."""
     if platform.machine() != "x86_64":
         return f"the virtual machines need an x86-64 host, this is {platform.machine()}"
+    try:
+        check_name(kernel)
+    except UserError as error:
+        return str(error)
     damaged = kernel not in CATALOGUE and cached_kernel(kernel) is None
     return "damaged in the cache: add it again" if damaged else ""
 

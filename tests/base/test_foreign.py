@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iolab.targets.real import checked_survey
 from iolab_base import foreign
-from iolab_base.errors import IolabError
+from iolab_base.errors import IolabError, UserError
 from tests.support.liar import catalogue
 from tests.support.payloads import PAYLOADS, controls, with_text
 
@@ -70,6 +71,11 @@ def test_what_kernels_are_called_is_a_name(said: str) -> None:
 def test_what_is_no_document_is_a_value_error(said: bytes) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         foreign.document(said)
+
+
+def test_a_document_that_cannot_be_read_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: File name too long"):
+        foreign.read_document(tmp_path / ("a" * 300))
 
 
 @pytest.mark.parametrize("said", [b"[]", b"5", b'{"kernel_release": "6.1"}', b'"ab"', b"{"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from iolab.paths import REFERENCE
 from iolab.store.dataset import Dataset, load
 from iolab_base.errors import UserError
 from tests.support.story import PREEMPTED, Line, block, story, switch, waking
-from tracedat import Trace
+from tracedat import Trace, read
 
 FIO, WORKER = (10, "fio"), (20, "kworker/0:1")
 KERNELS = ["6.1", "6.12"]
@@ -180,3 +181,29 @@ def test_each_clump_of_completions_is_a_point(data: Dataset) -> None:
     still = [(np.asarray(axes.get_lines()[0].get_ydata()) < 10).mean() for axes in panels]
     assert still[0] == 0
     assert 0.1 < still[1] < 0.9
+
+
+@pytest.mark.parametrize(
+    ("draw", "sentence"),
+    [
+        (lambda traces: figures.timeline({}, LANES), "there is nothing to draw"),
+        (lambda traces: figures.timeline(traces, LANES, length_ns=0), "must be positive, not 0 ns"),
+        (lambda traces: figures.timeline(traces, LANES, starts_ns={}), "starts_ns lacks "),
+        (lambda traces: figures.waits_ecdf({}, LANES), "there is nothing to draw"),
+        (lambda traces: figures.waits_histogram(traces, {}), "there is nothing to draw"),
+        (lambda traces: figures.migration_intervals({}), "there is nothing to draw"),
+        (lambda traces: figures.turns_by_clump({}, "fio", "kworker"), "there is nothing to draw"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_sentence(
+    draw: Callable[[dict[str, Trace]], Figure], sentence: str, traces: dict[str, Trace]
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        draw(traces)
+
+
+def test_a_task_that_never_moves_has_a_panel_that_says_so() -> None:
+    trace = read(REFERENCE / "traces" / "small_v7_mono.dat")
+    figure = figures.migration_intervals({"": trace}, task="nobody")
+    figure.draw_without_rendering()
+    assert {text.get_text() for axes in figure.axes for text in axes.texts} == {"never moved"}

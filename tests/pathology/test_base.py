@@ -12,7 +12,7 @@ import pytest
 
 from iolab.design import blocks_of
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.pathology.base import Claim, Pathology, Profile
+from iolab.pathology.base import Claim, Machine, Pathology, Profile
 from iolab.pathology.dio_kworker import DIO_KWORKER
 from iolab.pathology.factors import (
     CategoricalFactor,
@@ -31,7 +31,7 @@ _CLAIM = replace(DIO_KWORKER.claims[0], published=None, above=1.0)
 _REQUIRED = {name: DIO_KWORKER.profiles[name] for name in ("smoke", "quick", "full")}
 
 
-def _refused(thing: Claim | Profile | Pathology, **different: Any) -> str:
+def _refused(thing: Claim | Profile | Pathology | Machine, **different: Any) -> str:
     """Return the sentence that refuses a thing with some other parts."""
     with pytest.raises(UserError) as caught:
         replace(thing, **different)
@@ -79,6 +79,7 @@ def test_a_limit_of_zero_is_a_limit() -> None:
     [
         ({"kernels": ()}, "it names no kernel"),
         ({"kernels": (("6.1",), ())}, "it names no kernel"),
+        ({"kernels": ("6.1",)}, "each of its kernels is a tuple of names, such as ('6.1',)"),
         ({"boots": 0}, "boots must be at least 1, not 0"),
         ({"control_boots": -1}, "control_boots must be at least 0, not -1"),
         (
@@ -95,6 +96,39 @@ def test_a_limit_of_zero_is_a_limit() -> None:
 )
 def test_a_profile_that_cannot_be_meant(different: dict[str, Any], sentence: str) -> None:
     assert _refused(_SMOKE, **different) == f"profile: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("thing", "different", "sentence"),
+    [
+        (_SMOKE, {"boots": 1.5}, "boots must be an integer, not 1.5"),
+        (_SMOKE, {"kernels": "6.1"}, "kernels must be a tuple, not '6.1'"),
+        (DIO_KWORKER, {"notebook": 5}, "notebook must be a string, not 5"),
+        (DIO_KWORKER, {"from_counters": 3}, "from_counters must be a function, not 3"),
+        (DIO_KWORKER, {"profiles": [_SMOKE]}, "profiles must be a dict, not "),
+        (Machine(1, 64, ()), {"cpus": "1"}, "cpus must be an integer, not '1'"),
+        (Machine(1, 64, ()), {"cpus": 0}, "machine: cpus must be at least 1, not 0"),
+        (Machine(1, 64, ()), {"memory_mib": -1}, "machine: memory_mib must be at least 1, not -1"),
+    ],
+)
+def test_a_field_of_another_type_is_refused(
+    thing: Profile | Pathology | Machine, different: dict[str, Any], sentence: str
+) -> None:
+    assert _refused(thing, **different).startswith(sentence)
+
+
+@pytest.mark.parametrize("phrase", ["{foo} jobs", "{} of {}", "{", 5])
+def test_a_phrase_without_a_place_for_the_level_is_refused(phrase: Any) -> None:
+    for make in (
+        lambda: CategoricalFactor(("a",), "a", phrase),
+        lambda: IntegerFactor(1, 2, "a", phrase),
+    ):
+        with pytest.raises(UserError, match="the phrase of a factor"):
+            make()
+
+
+def test_lists_may_stand_for_tuples() -> None:
+    assert replace(DIO_KWORKER, claims=list(DIO_KWORKER.claims)) == DIO_KWORKER  # type: ignore[arg-type]
 
 
 def test_work_that_is_a_number_of_writes_has_no_times() -> None:

@@ -154,6 +154,7 @@ def test_a_notebook_beside_the_file(tmp_path: Path) -> None:
         ),
         ("x = 1", ": it defines no Pathology"),
         ("raise ValueError('two\\nlines')", ", line 1: ValueError: two lines"),
+        ("raise ValueError('x' * 10**5)", f", line 1: ValueError: {'x' * 400}"),
         ("\0", ""),
         ("x = '\xff'", ""),
     ],
@@ -163,6 +164,13 @@ def test_an_error_in_a_file_is_one_sentence(tmp_path: Path, text: str, sentence:
     path.write_text(text, encoding="latin-1")
     assert refused(lambda: register_file(path)).startswith(f"{path}{sentence}")
     assert pathology_names() == list(PATHOLOGIES)
+
+
+def test_what_a_file_prints_is_no_output_of_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register_file(example(tmp_path, ("CGROUP_COST =", "print('hello')\nCGROUP_COST =")))
+    assert capsys.readouterr() == ("", "hello\n")
 
 
 def test_a_part_that_does_not_fit_is_named_with_its_line(tmp_path: Path) -> None:
@@ -408,11 +416,20 @@ def test_a_file_is_planned(tmp_path: Path) -> None:
     assert [kernel["cells"] for kernel in shown["kernels"]] == [8]
 
 
+def test_an_unknown_kernel_of_a_profile_is_named(tmp_path: Path) -> None:
+    path = example(tmp_path, ('(("6.1",),)', '(("99.1",),)'))
+    assert "unknown kernel '99.1'" in command("plan", str(path), "--profile", "smoke").stdout
+
+
 @pytest.mark.parametrize(
     ("edit", "sentence"),
     [
         (('"null_blk", 256', '"null_blk", size'), "NameError: name 'size' is not defined"),
         (('"cpu"', '"cup"'), "cup"),
+        (
+            ("devices=[device]", "devices=device"),
+            "cell of pathology cgroup_cost: devices must be a list",
+        ),
         (("    return Cell(", "    Cell("), "cell of pathology cgroup_cost returned None, not a C"),
         (('"numjobs"', '"block"'), "pathology cgroup_cost: a factor cannot be called block"),
         (("import CategoricalFactor", "import CategoricaFactor"), "line 5: ImportError: cannot im"),

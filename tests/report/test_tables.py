@@ -39,6 +39,11 @@ def test_the_overview_has_the_preemption_model_and_hz_of_kernels_that_are_known(
     assert table["preemption"].fillna("not known").tolist() == ["not known", "lazy"]
 
 
+def test_there_is_no_overview_of_nothing(data: Dataset) -> None:
+    with pytest.raises(UserError, match="there is no valid cell"):
+        report.overview(data.cells.iloc[:0])
+
+
 def test_the_overview_on_its_side_has_the_same_values(data: Dataset) -> None:
     table = report.overview(data.cells, {}).set_index("kernel")
     side = report.kernel_columns(data.cells, {}).set_index("what")

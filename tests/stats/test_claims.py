@@ -136,6 +136,10 @@ def test_a_measure_of_recorded_cells_alone_is_judged_from_them(data: Dataset) ->
     assert (found.verdict, found.estimate) == ("reproduced", 20.0)
     with pytest.raises(UserError, match="known: gaps"):
         with_measure(told, "gasp")
+    twice = replace(told, mechanism=pd.concat([told.mechanism] * 2))
+    name = twice.mechanism["measure"].iloc[0]
+    with pytest.raises(UserError, match=f"{name} twice"):
+        with_measure(twice, name)
 
 
 def test_a_kernel_of_which_a_part_cannot_run_is_judged_by_the_rest(data: Dataset) -> None:

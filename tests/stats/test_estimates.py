@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -51,6 +52,15 @@ def test_sign_flip_of_many_boots_is_sampled_and_repeats() -> None:
     y = np.random.default_rng(1).normal(0.02, 0.05, 20)
     assert estimates.sign_flip(y) == estimates.sign_flip(y)
     assert estimates.sign_flip(y) == pytest.approx(sp.ttest_1samp(y, 0.0).pvalue, abs=0.02)
+
+
+def test_sign_flip_of_many_boots_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        estimates.sign_flip(np.random.default_rng(1).normal(size=300))
+        assert tracemalloc.get_traced_memory()[1] < 128 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("n", "smallest"), [(5, 0.0625), (6, 0.03125)])

@@ -100,6 +100,8 @@ def test_a_mail_and_its_reproducer_are_written_from_one_reading(
         ('"2021-01-23"', "2021", "date"),
         ("https://", "see ", "address"),
         ("numbers=(", "stack='' and (", "number"),
+        ("    links=(", "    links=None and (", "address"),
+        ('"""Direct', "# coding: latin-1\n# \xe9" + "\n" * MOST_LINES + '"""Direct', "lines"),
         ('d1128c2d0c8",),', 'd1128c2d0c8"),', "its links are one text"),
         ("    published=iolab.Published(", "    published=None and iolab.Published(", "published"),
         ('"""Direct', "\n" * MOST_LINES + '"""Direct', "lines"),
@@ -108,7 +110,7 @@ def test_a_mail_and_its_reproducer_are_written_from_one_reading(
 def test_what_an_entry_lacks_is_named(old: str, new: str, noun: str, tmp_path: Path) -> None:
     path = tmp_path / "xfs_unaligned_dio.py"
     assert old in _WHOLE
-    path.write_text(_WHOLE.replace(old, new))
+    path.write_text(_WHOLE.replace(old, new), encoding="latin-1")
     with pytest.raises(UserError, match=noun):
         entries([str(path)])
 

@@ -83,7 +83,9 @@ def read_document(path: Path, *, below: Path | None = None) -> Any:
         raise
     except RefusedFileError as error:
         raise UserError(f"{path} {error.strerror}") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise UserError(f"{path}: not a whole JSON file") from error
 
 

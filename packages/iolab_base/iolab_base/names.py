@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +20,9 @@ _WORDS: Final[Mapping[Any, str]] = {
     Path: "a path",
     Sequence: "a list",
     Mapping: "a dict",
+    Callable: "a function",
+    tuple: "a tuple",
+    list: "a list",
     type(None): "None",
 }
 
@@ -44,10 +48,15 @@ def check_types(function: Callable[..., Any], given: Mapping[str, object]) -> No
 
     People give such arguments in notebooks and files, which no type checker reads.
     """
-    for name, hint in typing.get_type_hints(function).items():
+    for name, hint in _hints(function).items():
         if name in given and not _is_of(given[name], hint):
             words = " or ".join(_WORDS.get(kind, kind.__name__) for kind in _kinds(hint))
             raise UserError(f"{name} must be {words}, not {given[name]!r:.60}")
+
+
+@functools.cache
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    return typing.get_type_hints(function)
 
 
 def _kinds(hint: Any) -> list[Any]:
