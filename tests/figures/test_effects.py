@@ -96,14 +96,16 @@ def test_panels_of_primary_claims_come_first_and_are_bold() -> None:
     figure = figures.by_kernel(
         data.cells, "iops", "ratio", contrast="ratio", published=(1 / 30, 1 / 10)
     )
-    weights = {axes.get_title().replace("\n", " "): axes.title.get_weight() for axes in figure.axes}
+    weights = {
+        axes.get_title().replace("\n", " "): axes.title.get_fontweight() for axes in figure.axes
+    }
     assert next(iter(weights)) == "own cgroup, ext4, 300 writes per dd"
     assert [title for title, weight in weights.items() if weight == "bold"] == [next(iter(weights))]
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names[-2:] == ["published", "bold: a primary claim"]
     # Where a value has no claim, no panel stands out.
     figure = figures.by_kernel(data.cells, "fio_cpu", "share of a core")
-    assert {axes.title.get_weight() for axes in figure.axes} == {"normal"}
+    assert {axes.title.get_fontweight() for axes in figure.axes} == {"normal"}
 
 
 def test_a_figure_of_cells_without_a_control_pair_names_none() -> None:
