@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import functools
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,7 +58,16 @@ def check_types(function: Callable[..., Any], given: Mapping[str, object]) -> No
 
 @functools.cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    return typing.get_type_hints(function)
+    # What a function among the arguments takes is left out: its type may be slow to load.
+    hints = {name: _without_arguments(hint) for name, hint in function.__annotations__.items()}
+    names = vars(sys.modules[function.__module__])
+    return typing.get_type_hints(types.SimpleNamespace(__annotations__=hints), names)
+
+
+def _without_arguments(hint: str) -> str:
+    kind = ast.parse(hint, mode="eval").body
+    is_function = isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "Callable"
+    return "Callable" if is_function else hint
 
 
 def _kinds(hint: Any) -> list[Any]:
