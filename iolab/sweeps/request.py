@@ -357,6 +357,7 @@ def _said(result: Result) -> str:
 
 def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
     """Check a job with fio's parser, by default the guest image's; UserError quotes its message."""
+    guests = fio is None
     if fio is None:
         # Raises on a machine that cannot run the guest's programs.
         ensure_toolbox()
@@ -370,6 +371,7 @@ def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
     result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
     if result.returncode:
         said = _said(result)
-        if "unrecognized option" in said and "Did you mean" not in said:
+        # fio has no other sign for an option that it does not know; a typing error it corrects.
+        if guests and "unrecognized option" in said and "Did you mean" not in said:
             said += "; fio_binary='newest' may know it"
         raise UserError(f"fio refuses the job: {said}")

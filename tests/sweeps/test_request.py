@@ -168,6 +168,18 @@ def test_a_job_of_a_report_is_accepted_by_the_guests_fio(image: Image, tmp_path:
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_an_option_may_be_one_of_a_newer_fio_than_the_guests(fio: list[str]) -> None:
+    job = OpenJob(
+        [Section("a", {"rw": "read", "dataplacement": "fdp"})], 16, "written", 100, 200, 7
+    )
+    with pytest.raises(UserError, match=r"dataplacement.*; fio_binary='newest' may know it"):
+        check_job(job)
+    # It need not be known by the one that the user gave.
+    with pytest.raises(UserError, match="dataplacement") as caught:
+        check_job(job, fio)
+    assert "newest" not in str(caught.value)
+
+
 def test_an_image_without_fio_is_said(tmp_path: Path) -> None:
     path = tmp_path / "image.cpio"
     write_cpio(path, [Entry.file("usr/bin/dd", b"x")])
