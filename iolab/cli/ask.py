@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LEVELS = "NAME=LEVEL[,LEVEL...]"
 
 
-class AskCommand(click.Command):
+class _AskCommand(click.Command):
     """A command whose argument may be fio's options, which begin with dashes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -32,7 +32,7 @@ class AskCommand(click.Command):
         return super().parse_args(ctx, words)
 
 
-@click.command(cls=AskCommand)
+@click.command(cls=_AskCommand)
 @click.argument("job", metavar="'fio ...'|FILE")
 @click.option("--treatment", multiple=True, metavar=_LEVELS, help="What to change (repeatable).")
 @click.option(

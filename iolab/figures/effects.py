@@ -42,6 +42,7 @@ from iolab.stats.conditions import (
     comparable_cells,
     kernels_of,
     levels_of,
+    matches,
     pair_columns,
     pathology_of,
 )
@@ -209,9 +210,8 @@ def by_kernel(
 
 def _is_claimed(pathology: Pathology, value: str, panel: tuple[str, pd.DataFrame]) -> bool:
     """Return whether a primary claim about a value is judged in a panel's condition."""
-    of_panel = panel[1].iloc[0]
     return any(
-        all(of_panel[n] == level for n, level in c.condition.items() if n != pathology.treatment)
+        matches(panel[1], {n: v for n, v in c.condition.items() if n != pathology.treatment}).any()
         for c in pathology.claims
         if c.value == value and not c.secondary
     )

@@ -177,11 +177,10 @@ def override(
     if recorded:
         wanted = parse_levels(pathology, "--record", recorded)
         for name, levels in wanted.items():
-            planned = [level for grid in profile.grids for level in grid.get(name, ())]
-            for level in levels:
-                if planned and level not in planned:
-                    listed = ", ".join(map(str, dict.fromkeys(planned)))
-                    raise UserError(f"--record {name}={level} is not measured: {name} is {listed}")
+            planned = dict.fromkeys(level for grid in profile.grids for level in grid.get(name, ()))
+            if planned and (absent := [level for level in levels if level not in planned]):
+                listed = ", ".join(map(str, planned))
+                raise UserError(f"--record {name}={absent[0]} is not measured: {name} is {listed}")
         profile = replace(
             profile.with_every_control(),
             recorded=wanted,

@@ -27,7 +27,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import metadata
 from numbers import Real
 from pathlib import Path
@@ -409,7 +409,7 @@ def _made(kind: type[_Made], pathology: Pathology, part: str, *given: object) ->
             f"{part} of pathology {pathology.name} returned {made!r:.80}, not a {kind.__name__}"
         )
     try:
-        check_types(kind, {one.name: getattr(made, one.name) for one in fields(made)})
+        check_types(kind, vars(made))
     except UserError as error:
         raise BrokenPathologyError(f"{part} of pathology {pathology.name}: {error}") from error
     return made

@@ -21,7 +21,7 @@ import pandas as pd
 from iolab.pathology.base import Claim
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION
 from iolab.stats.claims import FEWEST, Judged, boot_values, cells_of, in_unit, judge
-from iolab.stats.conditions import pathology_of
+from iolab.stats.conditions import matches, pathology_of
 from iolab.stats.estimates import (
     CONFIDENCE,
     Floats,
@@ -284,9 +284,7 @@ def _control_logs(data: Dataset, claim: Claim, kernel: str, level: str) -> pd.Se
     condition = {**under(claim, level).condition, "kernel": kernel, "role": "control"}
     del condition[pathology_of(cells).treatment]
     same = cells["valid"] & ~cells["aa"] & ~cells["recorded"] & (cells["iops"] > 0)
-    for name, value in condition.items():
-        same &= (cells[name] == value).fillna(value=False).astype(bool)
-    kept = cells.loc[same, ["boot", "iops"]]
+    kept = cells.loc[same & matches(cells, condition), ["boot", "iops"]]
     logs = pd.Series(np.log(kept["iops"].to_numpy(np.float64)), index=kept["boot"])
     return logs.groupby(level=0).mean()
 

@@ -10,7 +10,7 @@ of cells have the columns of `iolab.store.counters.column_types`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -315,6 +315,14 @@ def mark_outliers(cells: pd.DataFrame, value: str = "iops") -> pd.Series[bool]:
     mad = grouped.transform(lambda y: median_abs_deviation(y, scale="normal"))
     far = (distance > 3.5 * mad) & (distance > ROUNDING)
     return far.reindex(cells.index, fill_value=False).astype(bool)
+
+
+def matches(table: pd.DataFrame, condition: Mapping[str, object]) -> pd.Series[bool]:
+    """Return which rows are of a condition; NA matches no level."""
+    matching = pd.Series(True, index=table.index)
+    for name, level in condition.items():
+        matching &= (table[name] == level).fillna(False).astype(bool)
+    return matching
 
 
 def apart_from(cells: pd.DataFrame, treated: pd.Series) -> pd.Series:

@@ -27,7 +27,7 @@ from iolab.pathology.base import NEAR, Pathology, neighbours
 from iolab.pathology.claims import CONTRASTS, Claim
 from iolab.pathology.factors import INTERVENTION, Condition
 from iolab.stats.claims import Selected, judge_selected
-from iolab.stats.conditions import kernels_of, pathology_of, refuse_contexts
+from iolab.stats.conditions import kernels_of, matches, pathology_of, refuse_contexts
 from iolab.stats.estimates import CONFIDENCE, Floats, boots_text, interval_text, number_text
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
@@ -256,7 +256,7 @@ def holm_family(pathology: Pathology, rows: Iterable[Mapping[str, Any]]) -> list
 def measured_family(pathology: Pathology, cells: pd.DataFrame) -> list[dict[str, Any]] | None:
     """Return the declared conditions that have a cell, for `ratio_table`; None without one."""
     measured = [
-        dict(condition) for condition in pathology.preregistered if _matches(cells, condition).any()
+        dict(condition) for condition in pathology.preregistered if matches(cells, condition).any()
     ]
     return measured or None
 
@@ -325,17 +325,9 @@ def family_members(
         unknown = [name for name in member if name not in table.columns]
         if unknown:
             raise UserError(f"the family names {unknown[0]}, which the table does not have")
-        picked = _matches(table, member)
+        picked = matches(table, member)
         if picked.sum() > 1:
             raise UserError(f"the family's member {dict(member)} picks {picked.sum()} conditions")
         unmeasured += not picked.any()
         members |= picked
     return members, unmeasured
-
-
-def _matches(table: pd.DataFrame, condition: Mapping[str, object]) -> pd.Series[bool]:
-    """Return which rows are of a condition; NA matches no level."""
-    matches = pd.Series(True, index=table.index)
-    for name, level in condition.items():
-        matches &= (table[name] == level).fillna(False).astype(bool)
-    return matches

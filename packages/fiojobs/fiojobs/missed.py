@@ -20,7 +20,6 @@ _FEW: Final = 10
 _LONGER: Final = "a longer runtime_ms, or as_asked, has it end"
 _PROGRAMS: Final = ("exec_prerun", "exec_postrun", "trigger")
 _IN_GUEST: Final = "as asked, in the virtual machine, with its programs and files"
-# What a kernel lacks here, so that an option does little, or fails.
 _SECTOR: Final = 512
 _NO_SHARE: Final = (
     "as asked, with blocks of a few bytes: a share stands behind a slash, as in 4k/60"
@@ -30,6 +29,7 @@ _SYNCHRONOUS: Final = ("", "psync", "pvsync", "pvsync2", "sync", "mmap", "splice
 _ONE_AT_A_TIME: Final = (
     "as asked, and one I/O at a time: the engine waits for each, ioengine=libaio does not"
 )
+# What a kernel lacks here, so that an option does little, or fails.
 _NO_POLLING: Final = (
     "as asked; iolab's devices have no queue to poll, so the kernel waits for the interrupt, or "
     "refuses the I/O"

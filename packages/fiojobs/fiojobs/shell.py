@@ -164,13 +164,18 @@ def _prepared(text: str) -> tuple[str, str | None]:
 
 def with_program(text: str) -> str:
     """Return a text that calls fio by its name where it has fio in a variable."""
-    known = {name: quoted or plain for name, quoted, plain in _LITERAL.findall(text)}
+    known = _literals(text, len(text))
 
     def called(variable: re.Match[str]) -> str:
         program = known.get(variable[1] or variable[2]) or variable[3] or ""
         return program if FIO.match(program) else variable[0]
 
     return _PROGRAM.sub(called, text)
+
+
+def _literals(text: str, end: int) -> dict[str, str]:
+    """Return the variables that a text sets to values of its own before a place in it."""
+    return {name: quoted or plain for name, quoted, plain in _LITERAL.findall(text, 0, end)}
 
 
 def _without_arrays(text: str) -> str:
@@ -202,10 +207,9 @@ def _unrolled(text: str) -> str:
     begin = 0
     while loop := _LOOP.search(text, begin):
         name, listed, body = loop.groups()
-        before = _LITERAL.findall(text, 0, loop.start())
+        known = _literals(text, loop.start())
         for variable in _ELEMENTS.finditer(listed):
-            of_it = [quoted or plain for one, quoted, plain in before if one in variable.groups()]
-            listed = listed.replace(variable[0], of_it[-1] if of_it else variable[0])
+            listed = listed.replace(variable[0], known.get(variable[1] or variable[2], variable[0]))
         if "$" in listed or "{" in listed or not FIO.search(body):
             begin = loop.end()
             continue

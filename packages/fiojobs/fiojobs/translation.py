@@ -43,6 +43,7 @@ _READ_FILES = ("read_iolog", "merge_blktrace_file", "opendir")
 _SINKS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # What a shell makes several names of.
 _PATTERN: Final = re.compile(r"(?<!\$)\{[^{}]*(?:,|\.\.)[^{}]*\}|(?<!\\)[*?]")
+_MASK: Final = re.compile("0[xX][0-9a-fA-F]{1,1024}|[1-9][0-9]{0,99}")
 _CORES = (
     *("cpus_allowed", "verify_async_cpus", "log_compression_cpus", "sqthread_poll_cpu"),
     "gtod_cpu",
@@ -335,21 +336,19 @@ def _cores(work: Work, name: str) -> None:
     options, cpus = work.options[name], work.around.cpus
     if "cpumask" in options:
         text = options["cpumask"]
-        mask = (
-            int(text, 0) if re.fullmatch("0[xX][0-9a-fA-F]{1,1024}|[1-9][0-9]{0,99}", text) else 0
-        )
+        mask = int(text, 0) if _MASK.fullmatch(text) else 0
         if not mask:
             raise UserError(f"the fio job's cpumask is not a mask such as 0x3: {text[:40]!r}")
         listed = ",".join(str(core) for core in range(mask.bit_length()) if mask >> core & 1)
         work.say(name, "cpumask", text, f"cpus_allowed={listed}", "the same cores")
         del options["cpumask"]
         options["cpus_allowed"] = listed
-    for option in _CORES:
-        cores = cores_of(options.get(option, "0").replace(" ", "").strip(","))
+    for option in (option for option in _CORES if option in options):
+        cores = cores_of(options[option].replace(" ", "").strip(","))
         if cores is None:
             text = options[option][:40]
             raise UserError(f"the fio job's {option} is not a list of cores such as 0-2: {text!r}")
-        if option in options and max(cores) >= cpus:
+        if max(cores) >= cpus:
             fitting = sorted({number % cpus for number in range(len(set(cores)))})
             machine = f"the machine has {cpus} processor{'' if cpus == 1 else 's'}: cpus=..."
             work.change(name, option, ",".join(map(str, fitting)), machine)

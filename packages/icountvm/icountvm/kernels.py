@@ -208,7 +208,7 @@ def add_kernel(name: str, files: Sequence[Path]) -> Kernel:
                 unpack_package(package, work)
             install(folder, in_packages(work), source=_BY_USER, toolbox=toolbox)
 
-    return _made(name, cache_dir("kernels", name), make, lambda _: False)
+    return _made(name, cache_dir("kernels", name), make)
 
 
 def _given(files: Sequence[Path]) -> Found | None:
@@ -240,11 +240,14 @@ def add_built_kernel(name: str, found: Found, *, source: str, built: Mapping[str
     def make(folder: Path) -> None:
         install(folder, found, source=source, toolbox=ensure_toolbox(), built=built)
 
-    return _made(name, cache_dir("kernels", name), make, lambda _: False)
+    return _made(name, cache_dir("kernels", name), make)
 
 
 def _made(
-    name: str, folder: Path, make: Callable[[Path], None], good: Callable[[Path], bool]
+    name: str,
+    folder: Path,
+    make: Callable[[Path], None],
+    good: Callable[[Path], bool] = lambda _: False,
 ) -> Kernel:
     make_folder(folder, make, good=good)
     kernel = cached_kernel(name)
