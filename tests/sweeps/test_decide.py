@@ -38,7 +38,14 @@ def pathology_of(above: float) -> Pathology:
         contrast="difference",
         above=above,
     )
-    made = replace(base, name=_NAME, claims=(exactly, uring), preregistered=())
+    quick = replace(base.profiles["quick"], ramp_ms=150, runtime_ms=200)
+    made = replace(
+        base,
+        name=_NAME,
+        claims=(exactly, uring),
+        preregistered=(),
+        profiles={**base.profiles, "quick": quick},
+    )
     register(made)
     return made
 
