@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fiojobs.arithmetic import calculated, seconds_us
+from fiojobs.arithmetic import calculated
 from fiojobs.language import NODE, plain_name, read_job
-from fiojobs.missed import say_what_the_run_misses
 from fiojobs.options import (
     ENDING,
     LACKS,
@@ -30,6 +29,7 @@ from fiojobs.options import (
 )
 from fiojobs.sizes import give_bytes, give_sizes, parts_of_sectors
 from fiojobs.table import Row, Surroundings, Work
+from fiojobs.times import give_times
 from iolab_agent.cgroup_files import cores_of
 from iolab_agent.fio_options import GRAMMARS, faults_of, same_option
 from iolab_agent.plan import Section
@@ -49,10 +49,6 @@ _CORES = (
     "gtod_cpu",
 )
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
-# Virtual time in which a job without a runtime has to end.
-_TO_END_MS: Final = 60_000
-_NO_START: Final = "the first part of a run is not measured: ramp_ms"
-_OVER_AGAIN: Final = "a job that finishes early starts again until its time is over; see as_asked"
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
 
@@ -127,7 +123,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
         _check_number_of_processes(options)
     phases = _phases(work)
     ends = [name for name, o in work.options.items() if engine_of(o) in ENDING]
-    ramp_ms, runtime_ms, to_end = _times(work, ends)
+    ramp_ms, runtime_ms, to_end = give_times(work, phases, ends)
     for name in work.options:
         for option in [o for o in work.options[name] if why_without_effect(o) is not None]:
             if not (to_end and option in ("loops", "number_ios")):
@@ -237,67 +233,6 @@ def _phases(work: Work) -> list[list[str]]:
     if not phases:
         raise UserError("the fio job only makes files (create_only): nothing is to be measured")
     return phases
-
-
-def _times(work: Work, ending: Sequence[str]) -> tuple[int, int, bool]:
-    """Return ramp and runtime in ms, and whether the job runs to its end."""
-    around = work.around
-    asked: dict[str, int] = {}
-    timed = False
-    for options in work.options.values():
-        for option in ("runtime", "ramp_time"):
-            us = seconds_us(options.get(option, "0"))
-            if us is None:
-                raise UserError(f"the fio job's {option} is not a time: {options[option][:40]!r}")
-            asked[option] = max(asked.get(option, 0), us // 1000)
-        timed |= is_set(options, "time_based")
-    to_end = bool(ending) or (around.as_asked and not timed)
-    # fio itself ends such a job at the first of both.
-    timed_end = around.as_asked and not ending and bool(asked["runtime"])
-    ramp_ms, runtime_ms = around.ramp_ms, around.runtime_ms
-    if around.as_asked:
-        ramp_ms = asked["ramp_time"]
-        runtime_ms = asked["runtime"] or (_TO_END_MS if to_end else around.runtime_ms)
-    if to_end:
-        ramp_ms = 0
-        runtime_ms = asked["runtime"] if timed_end else max(runtime_ms, _TO_END_MS)
-    ratio = runtime_ms / asked["runtime"] if asked["runtime"] else 0.0
-    shown = f"{runtime_ms} ms" if not to_end or timed_end else "to its end"
-    shown += " or to its end" if to_end and timed_end else ""
-    by_itself = f"a job of {', '.join(ending)} ends by itself" if to_end and ending else ""
-    no_ramp = "a job that runs to its end is measured as a whole" if to_end else ""
-
-    def why(text: str, whole_ms: int) -> str:
-        if not around.as_asked:
-            return "virtual time; as_asked=True takes the job's own"
-        own_ms = (seconds_us(text) or 0) // 1000
-        return "as asked" if own_ms == whole_ms else "the longest: all run for the same time"
-
-    for name, options in work.options.items():
-        runtime, ramp = options.get("runtime", ""), options.get("ramp_time", "")
-        if not runtime and not to_end:
-            work.say(name, "runtime", "until its size is done", shown, _OVER_AGAIN)
-        work.take(name, "runtime", shown, by_itself or why(runtime, runtime_ms))
-        if not ramp and ramp_ms:
-            work.say(name, "ramp_time", "not named", f"{ramp_ms} ms", _NO_START)
-        work.take(name, "ramp_time", f"{ramp_ms} ms", no_ramp or why(ramp, ramp_ms))
-        if options.pop("time_based", "0") == "0" and seconds_us(runtime) and not to_end:
-            work.say(name, "time_based", "not set", "set", _OVER_AGAIN)
-        _start_delay(work, name, 1.0 if around.as_asked else ratio)
-        say_what_the_run_misses(work, name, runtime_ms, to_end=to_end)
-    return ramp_ms, runtime_ms, to_end
-
-
-def _start_delay(work: Work, name: str, ratio: float) -> None:
-    text = work.options[name].get("startdelay")
-    if text is None or ratio == 1:
-        return
-    delays = [seconds_us(part) for part in text.split("-")]
-    if not ratio or None in delays:
-        work.take(name, "startdelay", "0", "the job has no runtime to scale it by")
-        return
-    scaled = "-".join(f"{round((us or 0) * ratio)}us" for us in delays)
-    work.change(name, "startdelay", scaled, "the same part of the runtime")
 
 
 def _verification(work: Work, name: str) -> None:
