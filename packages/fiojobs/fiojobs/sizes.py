@@ -50,7 +50,9 @@ def give_bytes(work: Work, name: str) -> None:
 
         def in_bytes(match: re.Match[str], option: str = option, base: int = base) -> str:
             digits, unit, end = (part.lower() for part in match.groups())
-            other = option in _SIZES and (base == 1000 or digits.startswith("0x"))
+            # "512B" is 512 to fio.
+            bare = end == "b" and not unit
+            other = option in _SIZES and (base == 1000 or digits.startswith("0x") or bare)
             if not other and not (unit and "i" in end):
                 return match[0]
             power = "kmgtp".index(unit) + 1 if unit else 0
