@@ -23,6 +23,18 @@ _LONG_DASH: Final = re.compile("[\u2013\u2014]")
 _FENCE: Final = re.compile(
     r"^[ \t]*(?:(?:```|~~~)[\w-]*|={4,}|-{4,}|_{4,})[ \t]*$\n?|(?<=\S)[ \t]*```[ \t]*$", re.M
 )
+# A code block of a page, and the tags of one in its source.
+_BLOCK: Final = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.M)
+_TAG: Final = re.compile(r"</?(?:pre|code|br|details|summary)\b[^<>\n]*>")
+# What fio prints: that it does, and its lines.
+_REPORT: Final = re.compile(r"^\S[^\n]*: \((?:g=\d+\): rw=|groupid=\d)", re.MULTILINE)
+_REPORTED: Final = re.compile(
+    r"^(?:\S.*: \(g(?:roupid)?=\d.*|fio-\d.*|\.\.\.|Starting \d+ (?:process|thread).*|.*\(f=\d+\).*"
+    r"|(?:Run status group|Disk stats).*|\S.*: Laying out IO file.*|fio: .*"
+    r"|[ \t]+(?:\||(?:read|write|trim|slat|clat|lat|bw|iops|cpu|IO depths|submit|complete|issued"
+    r"|latency|READ|WRITE|TRIM)\b[^:\n]*:|\S+: ios=).*)$\n?",
+    re.MULTILINE,
+)
 # Of a quoted mail; of a shell that waits for the rest of a command.
 _QUOTED: Final = re.compile(r"^[ \t]*>[> \t]*", re.MULTILINE)
 _WAITING: Final = re.compile(r"^[ \t]*>[ \t]*(?=-)", re.MULTILINE)
@@ -33,6 +45,10 @@ _START: Final = (
 FIO: Final = re.compile(
     r"(?:^|[\s;&|(`])[\"']?(?:[^\s=\"'-][^\s\"']{0,200}[/\\])?fio(?:\.exe)?[\"']?(?=\s|$)(?!\s*=)",
     re.MULTILINE,
+)
+# A call of fio, and no word of a sentence.
+_CALL: Final = re.compile(
+    rf"{FIO.pattern}[ \t]+(?:-|\\|[^\s\d]\S*\.(?:fio|job|ini|cfg|conf|txt))", re.MULTILINE
 )
 # "[user@host ~]$ ", "root@host:~# ", "/ # ", "$ ", "PS C:\me> ", "Command: ", and the number or the
 # bullet of a list.
@@ -75,7 +91,8 @@ def plain_text(text: str) -> str:
     text = text.translate(_CHARACTERS)
     # Two dashes at the start of a word; one within it, as in 4k-64k.
     text = _LONG_DASH.sub("-", re.sub(r"(^|\s)[\u2013\u2014]-?(?=\w)", r"\1--", text))
-    text = _FENCE.sub("", text).strip()
+    text = _FENCE.sub("", _TAG.sub("", _of_blocks(text))).strip()
+    text = (_REPORTED.sub("", text).strip() if _REPORT.search(text) else "") or text
     text = (_QUOTED if text.startswith(">") else _WAITING).sub("", text).strip()
     if len(text) > 1 and text[0] == text[-1] == "`":
         text = text.strip("`").strip()
@@ -83,6 +100,16 @@ def plain_text(text: str) -> str:
         # As in the source of a mail.
         text = quopri.decodestring(text.encode()).decode(errors="replace").strip()
     return text
+
+
+def _of_blocks(text: str) -> str:
+    """Return the code blocks of a page that hold a job or its call, if all of it is in blocks."""
+    blocks = [block for _, block in _BLOCK.findall(text)]
+    around = _BLOCK.sub("", text)
+    held = [block for block in blocks if _CALL.search(block) or _HEADER.search(block)]
+    if not held or _CALL.search(around) or _HEADER.search(around):
+        return text
+    return "\n".join(held)
 
 
 def job_text(text: str) -> str | None:

@@ -33,8 +33,18 @@ _OF_ECHO: Final = re.compile("-[neE]+")
 _OTHERWISE: Final = ("else", "elif")
 # The end of a line that goes on: with a backslash, or before an option; either may have a comment.
 _CONTINUED: Final = re.compile(
-    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#[^\n]*+)*+[ \t]*+\n\s*+(?=-)"
+    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t])[^\n]*+)*+[ \t]*+\n\s*+(?=-)"
     r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n\s*+|\Z)"
+)
+# What a page says before a command: "Random reads:".
+_TITLE: Final = re.compile(
+    r"^[^\n\"'`$|&;<>=\\#]*[^\s\"'`$|&;<>=\\#][:\uff1a][ \t]*$", re.MULTILINE
+)
+# A command whose lines are all comments, or stand behind a prompt that looks like one.
+_COMMENTED: Final = re.compile(r"^[ \t]*#(?:[^\n]*\\[ \t]*\n[ \t]*#)+", re.MULTILINE)
+# Options that only fio has.
+_OF_FIO: Final = re.compile(
+    "--?(?:rw|readwrite|bs|blocksize|ioengine|iodepth|numjobs|direct|group_reporting)(?:=|$)"
 )
 # In a line for Windows a backslash is no more than that.
 _WINDOWS: Final = re.compile(r"\\\\[.?]\\|\bfio\.exe\b|\b[A-Z]\\:[/\\]")
@@ -127,6 +137,11 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             behind = bool(found) and end == "&"
         behind = behind and words[:1] != ["wait"]
         last = end
+    if found and others and any(map(_OF_FIO.match, others[0])):
+        raise UserError(
+            f"the fio job: {shown(' '.join(others[0]))} has options of fio, and is no call of it: "
+            "join a line that is torn, or leave it out"
+        )
     if not found and others and here is None:
         if len(others) > 1:
             raise UserError(f"the fio job: {shown(others[0][0])} is not fio, and no fio follows")
@@ -156,6 +171,8 @@ def _prepared(text: str) -> tuple[str, str | None]:
     if _WINDOWS.search(text):
         text = _BACKSLASH.sub(r"\\\\", text)
     # A mail or a page may have lost the backslashes of continued lines, or explain each line.
+    text = _TITLE.sub("", text)
+    text = _COMMENTED.sub(lambda lines: re.sub(r"\n[ \t]*#", "\n", lines[0]), text)
     text = _CONTINUED.sub(" ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     text = without_prompts(commented if FIO.search(commented) else text)

@@ -14,6 +14,7 @@ from iolab_base.errors import UserError
 _PLACEHOLDER: Final = re.compile(r"<[^<>\n]*>|\{[^{}\n]*[,|][^{}\n]*\}")
 _REDIRECTION: Final = re.compile(r"[<>&|]+[ \t]*")
 _SEPARATOR: Final = re.compile(r"[ \t]+|[;|&\n]+")
+_LAST: Final = re.compile(r"\$([A-Za-z_]\w*)\Z", re.ASCII)
 # Commands within commands, and quotes within these.
 _DEEPEST: Final = 8
 
@@ -49,7 +50,7 @@ def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list
         if character in "'\"`" or text.startswith("$(", at):
             inside, programs, at = _quoted(text, at, depth)
             yield from _within(programs, depth)
-            word = (word or "") + inside
+            word = _ended(word or "", inside) + _ended(inside, text[at:])
             continue
         if character == "#" and word is None:
             at = text.find("\n", at) if "\n" in text[at:] else len(text)
@@ -77,6 +78,11 @@ def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list
         (files if redirected else words).append(word)
     if words:
         yield words, files, ""
+
+
+def _ended(text: str, after: str) -> str:
+    """Return a text whose last variable ends at a quote, whatever stands behind that."""
+    return _LAST.sub(r"${\1}", text) if re.match(r"\w", after) else text
 
 
 def _within(programs: list[str], depth: int) -> Iterator[tuple[list[str], list[str], str]]:

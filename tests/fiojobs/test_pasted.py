@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""Pages, terminals and mails with more around a call than a shell reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from fiojobs.language import read_job
+from iolab_agent.plan import Section
+from iolab_base.errors import UserError
+
+_CALL = "fio --name=a --rw=randrw --bs=8k"
+_A = Section("a", {"rw": "randrw", "bs": "8k"})
+_SET = "echo bfq > /sys/block/a/queue/scheduler"
+_REPORT = """a: (g=0): rw=randrw, bs=(R) 8192B-8192B, ioengine=psync, iodepth=1
+...
+fio-3.33
+Starting 2 processes
+a: Laying out IO file (1 file / 64MiB)
+^Cbs: 2 (f=2): [w(2)][50.0%][w=1MiB/s][eta 00m:01s]
+fio: terminating on signal 2
+
+a: (groupid=0, jobs=2): err= 0: pid=1: Thu Jan  1 00:00:00 1970
+  write: IOPS=1000, BW=8MiB/s (8MB/s)(8MiB/1000msec)
+    clat percentiles (usec):
+     | 50.00th=[   10], 99.00th=[   20]
+   bw (  KiB/s): min=    1, max=    2, per=100.00%
+  lat (usec)   : 10=50.00%, 20=50.00%
+  IO depths    : 1=100.0%, 2=0.0%
+
+Run status group 0 (all jobs):
+  WRITE: bw=8MiB/s (8MB/s), io=8MiB (8MB), run=1000-1000msec
+
+Disk stats (read/write):
+  sda: ios=0/1, merge=0/0, util=50.00%
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I see with fio 3.16 that it is slow:\n```sh\n$ {_CALL}\n```\nIt was fast - once.\n",
+        "The job\n```ini\n[a]\nrw=randrw\nbs=8k\n```\nprints\n```\na: (groupid=0): err= 0\n```\n",
+        f"<pre><code>{_CALL}</code></pre>",
+        f"Mixed (4 files):\n{_CALL}\n",
+        f"\u968f\u673a\u8bfb\uff1a\n# {_CALL}\n",
+        "h:/home/me # fio --name=a \\\n>  --rw=randrw \\\n>  --bs=8k\n",
+        "# fio --name=a \\\n#   --rw=randrw \\\n# --bs=8k\n",
+        f"{_CALL}\n{_REPORT}",
+        f"fio --version\nfio-3.27\n{_CALL}\n{_REPORT}",
+    ],
+)
+def test_what_stands_around_a_call_is_no_part_of_it(text: str) -> None:
+    assert read_job(text) == [_A]
+
+
+def test_what_fio_prints_stands_between_calls() -> None:
+    text = f"h:~# {_CALL}\n{_REPORT}\nh:~# fio --name=b --rw=read\n{_REPORT}"
+    assert read_job(text) == [_A, Section("b", {"rw": "read", "stonewall": ""})]
+    # What is done to the machine between them is no report.
+    with pytest.raises(UserError, match="scheduler"):
+        read_job(text.replace("h:~# fio --name=b", f"{_SET}\nfio --name=b"))
+
+
+def test_two_blocks_of_a_page_are_two_calls() -> None:
+    text = f"Mixed:\n```\n{_CALL}\n```\nAnd read\n```\nfio --name=b --rw=read\n```\n"
+    assert [section.name for section in read_job(text)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{_CALL} --io\nengine=libaio --iodepth=16\n",
+        f"{_CALL} --iodepth=1\n6 --direct=1\n",
+        f"{_CALL}\nrun_fio --rw=read --bs=4k\n",
+    ],
+)
+def test_a_torn_line_is_not_lost(text: str) -> None:
+    with pytest.raises(UserError, match="torn"):
+        read_job(text)
+
+
+def test_a_variable_ends_at_a_quote() -> None:
+    text = 'N=8\nfor d in x y; do fio --name="$d"_1 --filename=/dev/"$d"p1 --bs=$N"k" & done; wait'
+    names = [(section.name, section.options) for section in read_job(text)]
+    assert names == [
+        ("x_1", {"filename": "/dev/xp1", "bs": "8k"}),
+        ("y_1", {"filename": "/dev/yp1", "bs": "8k"}),
+    ]
