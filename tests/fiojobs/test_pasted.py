@@ -87,3 +87,39 @@ def test_a_variable_ends_at_a_quote() -> None:
         ("x_1", {"filename": "/dev/xp1", "bs": "8k"}),
         ("y_1", {"filename": "/dev/yp1", "bs": "8k"}),
     ]
+
+
+_TWO = "cat > {0}a.fio <<EOF\n[a]\nrw=randrw\nbs=8k\nEOF\ncat <<'E' | sudo tee {0}b.fio\n[b]\nE\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{_TWO.format('')}fio a.fio\nfio b.fio\n",
+        f"{_TWO.format('$IOLAB_ABSENT/')}for f in a b; do fio $IOLAB_ABSENT/$f.fio; done\n",
+        f"D=/tmp/x\n{_TWO.format('$D/')}fio /tmp/x/a.fio $D/b.fio\n",
+        "fio - <<E\n[a]\nrw=randrw\nbs=8k\nE\nfio /dev/stdin <<-E &\n\t[b]\n\tE\nwait\n",
+        f"{_TWO.format('')}fio - <<E\n[a]\nrw=randrw\nbs=8k\nE\nfio b.fio\n",
+    ],
+)
+def test_each_call_reads_its_own_here_document(text: str) -> None:
+    assert read_job(text) == [_A, Section("b", {"stonewall": ""})]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (f"{_TWO.format('')}echo rw=read >> a.fio\nfio a.fio\n", "several commands"),
+        (f"{_TWO.format('')}cat >> a.fio <<E\nrw=read\nE\nfio a.fio\n", "several commands"),
+        (f"{_TWO.format('')}sed -i s/8k/4k/ a.fio\nfio a.fio\n", "sed -i"),
+        (f"sysctl -w vm.dirty_ratio=2\n{_CALL}", "vm.dirty_ratio"),
+        ("fio <(echo '[a]')", "no other program"),
+    ],
+)
+def test_what_changes_a_job_or_the_machine_is_refused(text: str, word: str) -> None:
+    with pytest.raises(UserError, match=word):
+        read_job(text)
+
+
+def test_dropped_caches_are_no_change() -> None:
+    assert read_job(f"sudo sysctl -q vm.drop_caches=3; {_CALL}") == [_A]

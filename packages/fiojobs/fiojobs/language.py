@@ -230,7 +230,7 @@ def _read_pasted(text: str, found: _Text) -> None:
         raise UserError(f"the fio job is only a comment: {text[:40]!r}")
     for command in commands:
         before = len(found.sections)
-        _read_words(command, here, found)
+        _read_words(command, found)
         if before and not command.beside:
             _begin_phase(found, before)
 
@@ -289,8 +289,8 @@ def _included(name: str, folder: Path) -> tuple[str, Path]:
     return _read(path), path.parent
 
 
-def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
-    """Read fio's words; a job that comes with the command stands for a file that is not there."""
+def _read_words(command: FioCommand, found: _Text) -> None:
+    """Read fio's words, and the job files among them."""
     found.environment = {**os.environ, **command.environment}
     found.everywhere, found.only = dict(command.options), []
     found.end_call()
@@ -317,28 +317,31 @@ def _read_words(command: FioCommand, here: str | None, found: _Text) -> None:
     found.add(name or ("global" if files else _NAME), options)
     for number, file in enumerate(files):
         before = len(found.sections)
-        here = _read_named(file, here, found, bare=command.bare)
+        _read_named(file, command, found)
         if number:
             # As __parse_jobs_ini() of fio's init.c.
             _begin_phase(found, before)
 
 
-def _read_named(file: str, here: str | None, found: _Text, *, bare: bool) -> str | None:
-    """Read a job file, or what came with the command in its place; return what is left of that."""
+def _read_named(file: str, command: FioCommand, found: _Text) -> None:
+    """Read a job file, or what came with the command in its place."""
+    here = command.here
+    text = here.get("-" if file == "/dev/stdin" else file)
     file = os.path.expanduser(file)  # noqa: PTH111
     there = os.path.isfile(file)  # noqa: PTH113
-    if here is not None and not there:
+    if text is None and not there:
         # It stands for one file.
-        _read_text(here, Path(), found)
-        return None
+        text = here.pop("", None)
+    if text is not None:
+        _read_text(text, Path(), found)
+        return
     if file == "-":
         raise UserError("the fio job is fio's standard input (-): give its text or its file")
-    if bare and not there:
+    if command.bare and not there:
         raise UserError(
             f"the fio job: {file[:40]!r} is neither an option of fio nor a job file here"
         )
     _read_text(_read(Path(file)), Path(file).parent, found)
-    return here
 
 
 def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
@@ -364,7 +367,8 @@ def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
                 f"the fio job: fio takes {word[:40]!r} for a job file: write --{word[:40]}"
             )
         else:
-            yield "", found.filled(word)
+            name = with_variables(word, found.environment)
+            yield "", name if name in command.here else found.filled(word)
 
 
 def _put(options: dict[str, str], key: str, value: str) -> None:

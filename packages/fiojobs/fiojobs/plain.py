@@ -115,7 +115,7 @@ def _of_blocks(text: str) -> str:
 def job_text(text: str) -> str | None:
     """Return the text of a job file out of a plain text; None if that is a command line."""
     text = _TITLE.sub("", text)
-    given = here_document(text)[1] is not None or _ECHOED.match(text)
+    given = here_documents(text)[1] or _ECHOED.match(text)
     if not given and _HEADER.search(text):
         return None if run_of(text)[1] else _SHOWN.sub("", text)
     if "\n" not in text or text.startswith("-") or FIO.search(without_prompts(text)):
@@ -136,10 +136,14 @@ def run_of(text: str) -> tuple[str, str | None]:
     return (text[run.start() :], _SHOWN.sub("", text[: run.start()])) if run else (text, None)
 
 
-def here_document(text: str) -> tuple[str, str | None]:
-    """Return a text without its first here-document, and that; None if there is none."""
-    begin = _HERE.search(text)
-    end = begin and re.compile(rf"^[ \t]*{begin[2]}[ \t]*$", re.M).search(text, begin.end())
-    if not begin or not end:
-        return text, None
-    return text[: begin.start()] + begin[3] + text[end.end() :], text[begin.end() : end.start()]
+def here_documents(text: str) -> tuple[str, dict[str, str]]:
+    """Return a text that names each of its here-documents as a file, and these."""
+    found: dict[str, str] = {}
+    while begin := _HERE.search(text):
+        end = re.compile(rf"^[ \t]*{begin[2]}[ \t]*$", re.M).search(text, begin.end())
+        if end is None:
+            break
+        name = f"/dev/here/{len(found)}"
+        found[name] = text[begin.end() : end.start()]
+        text = f"{text[: begin.start()]}< {name} {begin[3]}{text[end.end() :]}"
+    return text, found

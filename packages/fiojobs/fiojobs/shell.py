@@ -11,8 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fiojobs.plain import FIO, here_document, run_of, without_prompts
-from fiojobs.starters import DROPS, HARMLESS, STARTERS, arguments, as_options, program_of
+from fiojobs.plain import FIO, here_documents, run_of, without_prompts
+from fiojobs.starters import (
+    DROPS,
+    HARMLESS,
+    STARTERS,
+    arguments,
+    as_options,
+    is_harmless,
+    program_of,
+)
 from fiojobs.words import shown, simple_commands
 from iolab_base.errors import UserError
 
@@ -91,6 +99,9 @@ class FioCommand:
         Options of fio that mean what the programs before it do: ``taskset``, ``nice``, ``ionice``.
     environment : dict of str to str
         Variables that the text itself sets.
+    here : dict of str to str
+        Jobs that come with it, by the names of their files; "-" is its standard input, and ""
+        stands for one file that is not here.
     beside : bool
         Whether it runs at the same time as the call before it, which is in the background.
     """
@@ -99,6 +110,7 @@ class FioCommand:
     bare: bool = False
     options: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    here: dict[str, str] = field(default_factory=dict)
     beside: bool = False
 
 
@@ -107,7 +119,9 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
 
     Raises UserError for what only a shell could know or do.
     """
-    text, here = _prepared(text)
+    text, documents, here = _prepared(text)
+    texts = {} if here is None else {"": here}
+    piped = None
     found: list[FioCommand] = []
     environment: dict[str, str] = {}
     others: list[list[str]] = []
@@ -120,6 +134,8 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             raise UserError(
                 f"the fio job has a condition for {shown(' '.join(words))}: give the call that runs"
             )
+        held = next((documents[name] for name in files if name in documents), piped)
+        piped = held if end == "|" else None
         command = None
         # What reads the output of fio does not matter.
         if words and (last not in ("|", "|&") or others or not found):
@@ -129,10 +145,16 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             if otherwise:
                 raise UserError("the fio job has a condition (else): give the call that runs")
             echoed = _check_harmless(others)
-            here = echoed if last == "|" and echoed else here
+            command.here = {**texts, **({} if held is None else {"-": held})}
+            if last == "|" and echoed:
+                command.here[""] = echoed
             others = []
             command.beside = behind
             found.append(command)
+        else:
+            known = {**os.environ, **environment}
+            names = [with_variables(name, known) for name in [*files, *_teed(words)]]
+            _keep(texts, held, names)
         if command is not None or last in ("|", "|&"):
             behind = bool(found) and end == "&"
         behind = behind and words[:1] != ["wait"]
@@ -142,11 +164,30 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             f"the fio job: {shown(' '.join(others[0]))} has options of fio, and is no call of it: "
             "join a line that is torn, or leave it out"
         )
+    if not found and len(documents) > 1:
+        raise UserError("the fio job comes in several here-documents, and no call of fio reads one")
     if not found and others and here is None:
         if len(others) > 1:
             raise UserError(f"the fio job: {shown(others[0][0])} is not fio, and no fio follows")
         found.append(FioCommand(others[0], bare=True))
     return _calls(found), here
+
+
+def _teed(words: Sequence[str]) -> list[str]:
+    """Return the files to which a command copies what it reads."""
+    behind = words[words.index("tee") + 1 :] if "tee" in words else ()
+    return [word for word in behind if not word.startswith("-")]
+
+
+def _keep(texts: dict[str, str], held: str | None, names: Sequence[str]) -> None:
+    """Keep a here-document under the names of the files that a command makes of it."""
+    for name in names:
+        if name in texts and texts[name] != held:
+            raise UserError(
+                f"the fio job: several commands write {shown(name)}: give the text that fio reads"
+            )
+        if held is not None and name != "/dev/null":
+            texts[name] = held
 
 
 def _calls(found: list[FioCommand]) -> list[FioCommand]:
@@ -158,15 +199,13 @@ def _calls(found: list[FioCommand]) -> list[FioCommand]:
     return found
 
 
-def _prepared(text: str) -> tuple[str, str | None]:
-    """Return a text as a shell would read it, and the job that comes with it."""
+def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
+    """Return a text as a shell would read it, its here-documents, and the job shown before it."""
     if len(text) > _LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
-    text, here = here_document(text)
-    if here_document(text)[1] is not None:
-        one = "give one of them, with the call of fio that reads it"
-        raise UserError(f"the fio job comes in several here-documents: {one}")
-    if here is None:
+    text, documents = here_documents(text)
+    here = next(iter(documents.values())) if len(documents) == 1 else None
+    if not documents:
         text, here = run_of(text)
     if _WINDOWS.search(text):
         text = _BACKSLASH.sub(r"\\\\", text)
@@ -176,7 +215,7 @@ def _prepared(text: str) -> tuple[str, str | None]:
     text = _CONTINUED.sub(" ", text)
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     text = without_prompts(commented if FIO.search(commented) else text)
-    return _unrolled(_SUBSHELL.sub(_in_this_shell, _without_arrays(text))), here
+    return _unrolled(_SUBSHELL.sub(_in_this_shell, _without_arrays(text))), documents, here
 
 
 def with_program(text: str) -> str:
@@ -254,7 +293,7 @@ def _check_harmless(commands: Sequence[list[str]]) -> str | None:
             continue
         if name in ("sudo", "doas") and len(words) > 1:
             _check_harmless([words[1:]])
-        elif name not in {*HARMLESS, "tee"} or any(file != DROPS for file in files):
+        elif not is_harmless(name, words[1:]) or any(file != DROPS for file in files):
             raise UserError(
                 f"the fio job: iolab starts fio alone, and not {shown(' '.join(words))} before it"
             )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from iolab_base.errors import UserError
@@ -47,6 +47,16 @@ HARMLESS: Final = frozenset(
     )
 )
 DROPS: Final = "/proc/sys/vm/drop_caches"
+
+
+def is_harmless(name: str, rest: Sequence[str]) -> bool:
+    """Return whether a command before fio changes nothing of what it measures."""
+    if name == "sed":
+        # It may change the job.
+        return not any(word.startswith(("-i", "--in-place")) for word in rest)
+    if name == "sysctl":
+        return all(word.startswith(("-", "vm.drop_caches=")) for word in rest)
+    return name in HARMLESS or name == "tee"
 
 
 def program_of(word: str) -> str:

@@ -75,7 +75,7 @@ def give_times(
 
 
 def _start_delay(work: Work, name: str, begin_us: int, ratio: float, runtime_ms: int) -> None:
-    """Count a delay from the start of the section's phase, and scale it; fio counts from its own."""
+    """Scale a delay, counted from the start of its phase; fio counts from its own."""
     text = work.options[name].get("startdelay")
     if text is None or (ratio == 1 and not begin_us):
         return

@@ -57,6 +57,8 @@ def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list
             continue
         if word is not None and word.endswith("=") and (match := _PLACEHOLDER.match(text, at)):
             raise UserError(f"the fio job: {shown(word + match[0])} stands for a value: give one")
+        if text.startswith("<(", at):
+            raise no_other_program(text[at:])
         redirects = character in "<>" or text.startswith("&>", at)
         if not redirects and character not in " \t\n;|&":
             word = (word or "") + character
