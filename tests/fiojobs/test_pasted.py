@@ -47,6 +47,11 @@ Disk stats (read/write):
         "h:/home/me # fio --name=a \\\n>  --rw=randrw \\\n>  --bs=8k\n",
         "# fio --name=a \\\n#   --rw=randrw \\\n# --bs=8k\n",
         f"{_CALL}\n{_REPORT}",
+        f"The command is\n`{_CALL}`\nbut it's slow with fio - as you know\n",
+        f"me@host:~#\n[me@host ~]$\nme@host:~# {_CALL}\n",
+        f"It doesn't matter here,\nbut there.\n\n{_CALL}\n\nRegards, all of you.\n",
+        f"> I'm a bit surprised.\n> \n> {_CALL}\n> \n>  read: IOPS=479k\n> ---\n> I don't\n",
+        "Here is my job, in fio 3.1.\n\n[a]\nrw=randrw\nbs=8k\n\nIt is slow.\n",
         f"fio --version\nfio-3.27\n{_CALL}\n{_REPORT}",
     ],
 )
@@ -60,6 +65,12 @@ def test_what_fio_prints_stands_between_calls() -> None:
     # What is done to the machine between them is no report.
     with pytest.raises(UserError, match="scheduler"):
         read_job(text.replace("h:~# fio --name=b", f"{_SET}\nfio --name=b"))
+
+
+@pytest.mark.parametrize("first", ["mkfs.xfs -f disk.", "Set x=1 for me.", "modprobe brd."])
+def test_a_paragraph_that_may_be_a_command_stays(first: str) -> None:
+    with pytest.raises(UserError):
+        read_job(f"{first}\n\n{_CALL}\n")
 
 
 def test_two_blocks_of_a_page_are_two_calls() -> None:

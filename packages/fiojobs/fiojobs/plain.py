@@ -19,20 +19,29 @@ _CHARACTERS: Final = {
     **dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060\u00ad"), ""),
 }
 _LONG_DASH: Final = re.compile("[\u2013\u2014]")
-# Lines of a page that hold nothing, and the end of a code block behind its last word.
+# Lines of a page or a terminal that hold nothing, and the end of a code block behind its last word.
 _FENCE: Final = re.compile(
-    r"^[ \t]*(?:(?:```|~~~)[\w-]*|={4,}|-{4,}|_{4,})[ \t]*$\n?|(?<=\S)[ \t]*```[ \t]*$", re.M
+    r"^[ \t]*(?:(?:```|~~~)[\w-]*|={4,}|-{4,}|_{4,}|(?:\[\S+@[^\]\n]+\]|\S+@\S+)[#$])[ \t]*$\n?"
+    r"|(?<=\S)[ \t]*```[ \t]*$",
+    re.MULTILINE,
 )
 # A code block of a page, and the tags of one in its source.
 _BLOCK: Final = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.M)
+# A call in a sentence, and a paragraph of sentences: neither options, paths nor signs of a shell.
+_INLINE: Final = re.compile(r"(?:^|(?<=[\s(]))`([^`$\n]+)`", re.MULTILINE)
+_PROSE: Final = re.compile(r"\s*[A-Z](?!.*\s-\S)[^=|<>;&`$\\{}\[\]/#]*[.!?:,]\s*", re.DOTALL)
+# Blanks in the shortest sentence.
+_SHORT: Final = 2
 _TAG: Final = re.compile(r"</?(?:pre|code|br|details|summary)\b[^<>\n]*>")
 # What fio prints: that it does, and its lines.
-_REPORT: Final = re.compile(r"^\S[^\n]*: \((?:g=\d+\): rw=|groupid=\d)", re.MULTILINE)
+_REPORT: Final = re.compile(
+    r"^(?:\S[^\n]*: \((?:g=\d+\): rw=|groupid=\d)|[ \t]*(?:read|write)[ \t]*: +(?:IOPS|io)=)", re.M
+)
 _REPORTED: Final = re.compile(
     r"^(?:\S.*: \(g(?:roupid)?=\d.*|fio-\d.*|\.\.\.|Starting \d+ (?:process|thread).*|.*\(f=\d+\).*"
     r"|(?:Run status group|Disk stats).*|\S.*: Laying out IO file.*|fio: .*"
-    r"|[ \t]+(?:\||(?:read|write|trim|slat|clat|lat|bw|iops|cpu|IO depths|submit|complete|issued"
-    r"|latency|READ|WRITE|TRIM)\b[^:\n]*:|\S+: ios=).*)$\n?",
+    r"|[ \t]*(?:\|[ \t]+\d|(?:read|write|trim|slat|clat|lat|bw|iops|cpu|IO depths|submit|complete"
+    r"|issued|latency|READ|WRITE|TRIM)\b[^:\n]*:|\S+: ios=).*)$\n?",
     re.MULTILINE,
 )
 # Of a quoted mail; of a shell that waits for the rest of a command.
@@ -48,7 +57,8 @@ FIO: Final = re.compile(
 )
 # A call of fio, and no word of a sentence.
 _CALL: Final = re.compile(
-    rf"{FIO.pattern}[ \t]+(?:-|\\|[^\s\d]\S*\.(?:fio|job|ini|cfg|conf|txt))", re.MULTILINE
+    rf"{FIO.pattern}[ \t]+(?:-+\w|-[ \t]*(?:<|$)|\\|[^\s\d]\S*\.(?:fio|job|ini|cfg|conf|txt))",
+    re.MULTILINE,
 )
 # "[user@host ~]$ ", "root@host:~# ", "/ # ", "$ ", "PS C:\me> ", "Command: ", and the number or the
 # bullet of a list.
@@ -92,8 +102,9 @@ def plain_text(text: str) -> str:
     # Two dashes at the start of a word; one within it, as in 4k-64k.
     text = _LONG_DASH.sub("-", re.sub(r"(^|\s)[\u2013\u2014]-?(?=\w)", r"\1--", text))
     text = _FENCE.sub("", _TAG.sub("", _of_blocks(text))).strip()
-    text = (_REPORTED.sub("", text).strip() if _REPORT.search(text) else "") or text
     text = (_QUOTED if text.startswith(">") else _WAITING).sub("", text).strip()
+    text = (_REPORTED.sub("", text).strip() if _REPORT.search(text) else "") or text
+    text = _without_sentences(text)
     if len(text) > 1 and text[0] == text[-1] == "`":
         text = text.strip("`").strip()
     if "=3D" in text and not re.search(r"=(?![0-9A-F]{2}|\n)", text):
@@ -102,14 +113,22 @@ def plain_text(text: str) -> str:
     return text
 
 
+def _without_sentences(text: str) -> str:
+    """Return a text without its paragraphs of sentences, if it has others."""
+    parts = re.split(r"\n[ \t]*\n", text)
+    kept = [part for part in parts if part.count(" ") < _SHORT or not _PROSE.fullmatch(part)]
+    return "\n\n".join(kept).strip() or text
+
+
 def _of_blocks(text: str) -> str:
     """Return the code blocks of a page that hold a job or its call, if all of it is in blocks."""
-    blocks = [block for _, block in _BLOCK.findall(text)]
-    around = _BLOCK.sub("", text)
-    held = [block for block in blocks if _CALL.search(block) or _HEADER.search(block)]
-    if not held or _CALL.search(around) or _HEADER.search(around):
-        return text
-    return "\n".join(held)
+    for kind in (_BLOCK, _INLINE):
+        blocks = [block[kind.groups] for block in kind.finditer(text)]
+        around = kind.sub("", text)
+        held = [block for block in blocks if _CALL.search(block) or _HEADER.search(block)]
+        if held and not (_CALL.search(around) or _HEADER.search(around)):
+            return "\n".join(held)
+    return text
 
 
 def job_text(text: str) -> str | None:

@@ -44,9 +44,9 @@ _CONTINUED: Final = re.compile(
     r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t])[^\n]*+)*+[ \t]*+\n\s*+(?=-)"
     r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n\s*+|\Z)"
 )
-# What a page says before a command: "Random reads:".
+# What a page says before a command, "Random reads:", and a line between two.
 _TITLE: Final = re.compile(
-    r"^[^\n\"'`$|&;<>=\\#]*[^\s\"'`$|&;<>=\\#][:\uff1a][ \t]*$", re.MULTILINE
+    r"^(?:[^\n\"'`$|&;<>=\\#]*[^\s\"'`$|&;<>=\\#][:\uff1a]|[ \t]*---)[ \t]*$", re.MULTILINE
 )
 # A command whose lines are all comments, or stand behind a prompt that looks like one.
 _COMMENTED: Final = re.compile(r"^[ \t]*#(?:[^\n]*\\[ \t]*\n[ \t]*#)+", re.MULTILINE)
