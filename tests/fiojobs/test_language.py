@@ -377,6 +377,8 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("fio /path/absent.fio", "'/path/absent.fio'"),
         ("docker run --rm image --rw=read", "'docker'"),
         ("kubectl exec -it pod -- fio --name=a", "'kubectl'"),
+        ("$ kubectl exec -it pod -- fio --name=a", "'kubectl'"),
+        ("[Service]\nExecStart=fio --name=a\n", "'ExecStart' is not an option"),
         ("chrt -f 99 fio --name=a", "'chrt'"),
         ("nice -n -20 fio --name=a", "-20"),
         ("LD_PRELOAD=a/b fio --name=a", "LD_PRELOAD"),

@@ -62,7 +62,16 @@ def test_the_call_in_it_is_read(text: str) -> None:
         ('c = ["fio", "--name=a"]\nc.append("--bs=8k")\n', "a program's source"),
         ('run(["fio", "--name=a"] + more)', "a program's source"),
         ('run(["fio", "--name=a"\n', "a program's source"),
-        ("spec:\n  args: [--leader-elect, --v=2]\n", "line 1 ('spec:')"),
+        ("spec:\n  args: [--leader-elect, --v=2]\n", "YAML without a call"),
+        ("size: 1g\nmode: randrw\n", "YAML without a call"),
+        (
+            "data:\n  a.fio: |\n    [a]\n    rw=read\n  b: |\n    [b]\n    rw=read\n",
+            "one of a.fio, b",
+        ),
+        (
+            f"{_POD}    args: [--name=a]\n  - command: [sh, -c, 'fio --name=b\n\n\n    sleep 5']\n",
+            "several containers",
+        ),
         ("a: [1\n", "neither an option"),
     ],
 )
@@ -71,6 +80,27 @@ def test_what_only_its_program_knows_is_one_sentence(text: str, sentence: str) -
         read_job(text)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+_TWO = "containers:\n- args: [--name=a, --rw=read]\n- args: [--name=b, --rw=read]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [
+        (_TWO, True),
+        (f"initC{_TWO[1:]}", False),
+        ("containers:\n- args: [--name=b]\ninitContainers:\n- args: [--name=a]\n", False),
+        ("services:\n  x:\n    command: --name=a --rw=read\n  y:\n    command: --name=b\n", True),
+        ("kind: Job\nargs: [--name=a]\n---\nkind: Job\nargs: [--name=b]\n", True),
+        ("- command: fio --name=a --rw=read\n- command: fio --name=b --rw=read\n", False),
+    ],
+)
+def test_containers_run_beside_each_other(text: str, *, beside: bool) -> None:
+    first, second = read_job(text)
+    assert (first.name, second.name) == ("a", "b")
+    assert "stonewall" not in first.options
+    assert ("stonewall" in second.options) is not beside
 
 
 def test_where_the_files_are_may_be_a_template() -> None:

@@ -507,6 +507,8 @@ def test_what_the_machine_cannot_have_is_named() -> None:
             _of(f"rw=write verify=md5 {option}")
     assert _rows(_of("rw=read verify=md5 verify_only"))["verify_only"] == ("set", "nothing")
     with pytest.raises(CannotRunError, match="built with its fio"):
+        _of("rw=read ioengine=libfio_own.so")
+    with pytest.raises(CannotRunError, match="built with its fio"):
         _of("ioengine=./build/fio_plugin")
     with pytest.raises(CannotRunError, match="standard input or output"):
         _of("rw=write filename=-")

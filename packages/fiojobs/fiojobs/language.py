@@ -49,7 +49,7 @@ _NO_JOB = frozenset(
 # Options in a sentence: "rw=randread, bs=4k".
 _LISTED = re.compile(r"(?:\w+=[^\s;]+?[,;]\s*)+\w+=[^\s;=]+")
 _SAME_CORES = {"cpumask", "cpus_allowed"}
-_OPTION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}", re.ASCII)
+_OPTION = re.compile(r"[a-z0-9_][a-z0-9_-]{0,79}", re.ASCII)
 # What fio itself fills in, in values and in filename_format.
 _KEYWORDS = frozenset(
     ("pagesize", "mb_memory", "ncpus", "jobname", "clientuid", "jobnum", "filenum")

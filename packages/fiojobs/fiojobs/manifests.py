@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import yaml
@@ -25,6 +25,8 @@ _ALIAS: Final = re.compile(r"[\s\[,]\*\w")
 _MOST_ALIASES: Final = 30
 # What a mapping runs: of Kubernetes, of Compose, of Ansible.
 _RUN: Final = ("entrypoint", "command", "args", "shell", "ansible.builtin.shell", "cmd", "argv")
+# What holds containers that are started together: of a pod, of Compose.
+_BESIDE: Final = ("containers", "services")
 _JOB: Final = re.compile(r"^[ \t]*\[[^\]\n]+\][ \t]*\n[ \t]*(?:[;#][^\n]*\n[ \t]*)*[a-z]\w*", re.M)
 _BUILT: Final = re.compile(
     r"^[ \t]*(CMD|ENTRYPOINT|ENV)[ \t]+((?:[^\n\\]|\\\n|\\.)*)$", re.MULTILINE
@@ -100,26 +102,37 @@ def _of_yaml(text: str) -> str | None:
     if len(_ALIAS.findall(text)) > _MOST_ALIASES:
         return None
     try:
-        documents = list(yaml.safe_load_all(textwrap.dedent(text)))
+        documents = [one for one in yaml.safe_load_all(textwrap.dedent(text)) if one is not None]
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
     jobs, lines = dict[str, str](), list[str]()
-    for name, found in _walk(documents, ""):
+    together = all(isinstance(one, Mapping) and "kind" in one for one in documents)
+    for name, found in _beside(documents) if together else _walk(documents, ""):
         if name:
             jobs[name] = found
         else:
             lines.append(found)
-    if len(jobs) > 1:
+    if len(jobs) > 1 and lines:
         jobs = {n: job for n, job in jobs.items() if any(n in line for line in lines)}
-    if len(jobs) > 1 or not (jobs or lines):
-        return None
+    if len(jobs) > 1:
+        raise UserError(f"the fio job is YAML with several jobs: give one of {', '.join(jobs):.80}")
+    values = [""]
+    if documents and isinstance(documents[0], Mapping):
+        values = list(documents[0].values())
+    if not jobs and not lines:
+        # One name with a text behind it may be a title, and options.
+        if len(values) == 1 and isinstance(values[0], str | None):
+            return None
+        raise UserError("the fio job is YAML without a call of fio or a job in it: give these")
     here = [f"cat <<'FIO_JOB' > job\n{job}\nFIO_JOB\n" for job in jobs.values()]
     return "\n".join([*here, *lines]) if lines else next(iter(jobs.values()))
 
 
 def _walk(value: object, key: str) -> Iterator[tuple[str, str]]:
     """Yield jobs with their names, and calls of fio without one."""
-    if isinstance(value, Mapping):
+    if key in _BESIDE and isinstance(value, Mapping | list):
+        yield from _beside(value.values() if isinstance(value, Mapping) else value)
+    elif isinstance(value, Mapping):
         yield from _of_mapping(value)
     elif isinstance(value, list) and (call := _call_of(value)):
         yield "", call
@@ -130,6 +143,24 @@ def _walk(value: object, key: str) -> Iterator[tuple[str, str]]:
         yield key, value
     elif isinstance(value, str) and FIO.search(value) and " -" in value:
         yield "", value
+
+
+def _beside(containers: Iterable[object]) -> Iterator[tuple[str, str]]:
+    """Yield what containers run that are started together, as `_walk`."""
+    found: list[list[str]] = []
+    for one in containers:
+        own = list(_walk(one, ""))
+        yield from ((name, job) for name, job in own if name)
+        found += filter(None, [[call.strip() for name, call in own if not name]])
+    if len(found) > 1 and any(len(calls) > 1 or "\n" in calls[0] for calls in found):
+        raise UserError(
+            "the fio job has several containers, which run at the same time: give their calls of "
+            "fio, with & between them"
+        )
+    if len(found) > 1:
+        yield "", " & ".join(call for (call,) in found)
+    else:
+        yield from (("", call) for calls in found for call in calls)
 
 
 def _call_of(words: list[object]) -> str | None:
@@ -153,7 +184,8 @@ def _of_mapping(given: Mapping[object, object]) -> Iterator[tuple[str, str]]:
                 yield "", f"export {pair.get('name')}={shlex.quote(str(pair['value']))}"
         # Kubernetes fills these in before a shell sees them.
         yield "", re.sub(r"\$\(([A-Z_]+)\)", r"${\1}", call)
-    for name, value in given.items():
+    # Wherever they stand, those run first.
+    for name, value in sorted(given.items(), key=lambda item: item[0] != "initContainers"):
         if not (call and name in parts):
             yield from _walk(value, str(name))
 

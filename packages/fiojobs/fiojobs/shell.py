@@ -328,6 +328,9 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
     assigned: dict[str, str] = {}
     while rest:
         word = rest.pop(0)
+        if word == "$":
+            # A prompt.
+            continue
         if match := _ASSIGNED.fullmatch(word):
             known = {**os.environ, **environment, **assigned}
             before = known.get(match[1], "") if match[2] else ""

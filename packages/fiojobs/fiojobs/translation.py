@@ -161,7 +161,7 @@ def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> 
         )
     if options.get("zonemode") == "zbd":
         lacks = "a zoned block device"
-    if "/" in engine_of(options):
+    if "/" in engine_of(options) or engine_of(options).endswith(".so"):
         lacks = LACKS["external"]
     if "-" in _names(options.get("filename", "")):
         lacks = "its standard input or output (filename=-)"
