@@ -59,6 +59,8 @@ def test_the_call_in_it_is_read(text: str) -> None:
         (f"{_POD}    args: [--name=a, '--filename={{{{ dev }}}}']\n", "variable 'dev'"),
         ('run(["fio", "--name=a", f"--bs={size}"])', "environment variable 'size'"),
         ('run(["fio", "--rw=" + kind, "--bs=" + str(of.size)])', "'kind'"),
+        ('run(["fio", "--name=a", "--size={0}M".format(size)])', "a program's source"),
+        ('run(["fio", "--name=a", "--bs=%s" % size])', "a program's source"),
         ('c = ["fio", "--name=a"]\nc.append("--bs=8k")\n', "a program's source"),
         ('run(["fio", "--name=a"] + more)', "a program's source"),
         ('run(["fio", "--name=a"\n', "a program's source"),

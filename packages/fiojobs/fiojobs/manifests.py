@@ -35,6 +35,7 @@ _IMAGE: Final = re.compile(r"^[ \t]*(?:FROM|CMD|ENTRYPOINT)[ \t]", re.MULTILINE)
 # Options by which the words of an image are known as fio's.
 _OWN: Final = re.compile(r"--?(?:name|rw|readwrite|ioengine)[= ]")
 _PLACE: Final = re.compile(r"((?:directory|filename)[= ][\"']?[^\s\"']*?)\$?\{\{ *([\w.]+) *\}\}")
+_SOURCE: Final = "the fio job is a program's source: give the call of fio that it makes"
 _LIST: Final = re.compile(r"[\[(]\s*[rbf]?[\"'](?:\S*/)?fio[\"']\s*[],]")
 
 
@@ -192,7 +193,7 @@ def _of_mapping(given: Mapping[object, object]) -> Iterator[tuple[str, str]]:
 
 def _of_program(text: str) -> str:
     """Return the call whose words are a list in a program's source."""
-    fault = UserError("the fio job is a program's source: give the call of fio that it makes")
+    fault = UserError(_SOURCE)
     try:
         tree = ast.parse(textwrap.dedent(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -214,4 +215,7 @@ def _word(node: ast.expr) -> str:
             return _word(value)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return _word(left) + _word(right)
+        case ast.BinOp(op=ast.Mod()) | ast.Call(func=ast.Attribute(value=ast.Constant())):
+            # "--bs=%s" % size and "--bs={}".format(size)
+            raise UserError(_SOURCE)
     return f"${{{re.sub(r'[^A-Za-z0-9]+', '_', ast.unparse(node)).strip('_')}}}"

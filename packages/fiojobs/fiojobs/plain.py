@@ -21,15 +21,18 @@ _CHARACTERS: Final = {
 _LONG_DASH: Final = re.compile("[\u2013\u2014]")
 # Lines of a page or a terminal that hold nothing, and the end of a code block behind its last word.
 _FENCE: Final = re.compile(
-    r"^[ \t]*(?:(?:```|~~~)[\w-]*|={4,}|-{4,}|_{4,}|(?:\[\S+@[^\]\n]+\]|\S+@\S+)[#$])[ \t]*$\n?"
+    r"^[ \t]*(?:(?:```|~~~)[\w-]*|={4,}|-{4,}|_{4,}"
+    r"|(?:\[[^\s@]+@[^\]\n]+\]|[^\s@]+@[^\s#$@]+)[#$])[ \t]*$\n?"
     r"|(?<=\S)[ \t]*```[ \t]*$",
     re.MULTILINE,
 )
-# A code block of a page, and the tags of one in its source.
-_BLOCK: Final = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.DOTALL | re.M)
+# Where a code block of a page begins or ends, and the tags of one in its source.
+_BLOCK: Final = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 # A call in a sentence, and a paragraph of sentences: neither options, paths nor signs of a shell.
 _INLINE: Final = re.compile(r"(?:^|(?<=[\s(]))`([^`$\n]+)`", re.MULTILINE)
 _PROSE: Final = re.compile(r"\s*[A-Z](?!.*\s-\S)[^=|<>;&`$\\{}\[\]/#]*[.!?:,]\s*", re.DOTALL)
+# Here-documents that a pasted text may have.
+_MOST_HERE: Final = 64
 # Blanks in the shortest sentence.
 _SHORT: Final = 2
 _TAG: Final = re.compile(r"</?(?:pre|code|br|details|summary)\b[^<>\n]*>")
@@ -123,9 +126,9 @@ def _without_sentences(text: str) -> str:
 def _of_blocks(text: str) -> str:
     """Return the code blocks of a page that hold a job or its call, if all of it is in blocks."""
     for kind in (_BLOCK, _INLINE):
-        blocks = [block[kind.groups] for block in kind.finditer(text)]
-        around = kind.sub("", text)
-        held = [block for block in blocks if _CALL.search(block) or _HEADER.search(block)]
+        parts = kind.split(text)
+        around = "\n".join(parts[::2])
+        held = [block for block in parts[1::2] if _CALL.search(block) or _HEADER.search(block)]
         if held and not (_CALL.search(around) or _HEADER.search(around)):
             return "\n".join(held)
     return text
@@ -158,7 +161,7 @@ def run_of(text: str) -> tuple[str, str | None]:
 def here_documents(text: str) -> tuple[str, dict[str, str]]:
     """Return a text that names each of its here-documents as a file, and these."""
     found: dict[str, str] = {}
-    while begin := _HERE.search(text):
+    while len(found) < _MOST_HERE and (begin := _HERE.search(text)):
         end = re.compile(rf"^[ \t]*{begin[2]}[ \t]*$", re.M).search(text, begin.end())
         if end is None:
             break
