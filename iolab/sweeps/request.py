@@ -356,7 +356,10 @@ def _said(result: Result) -> str:
 
 
 def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
-    """Check a job with fio's parser, by default the guest image's; UserError quotes its message."""
+    """Check a job with fio's parser, by default the guest image's; UserError quotes its message.
+
+    Raises CannotRunError if a signal ended fio.
+    """
     guests = fio is None
     if fio is None:
         # Raises on a machine that cannot run the guest's programs.
@@ -369,6 +372,8 @@ def check_job(job: FioJob, fio: Sequence[str] | None = None) -> None:
     # fio would create its output file and list the valid values there.
     options = [option for option in argv[1:] if not option.startswith("--output")]
     result = run([*fio, "--parse-only", *options], timeout_s=60, check=False)
+    if result.returncode < 0:
+        raise CannotRunError(f"signal {-result.returncode} ended fio while it read the job")
     if result.returncode:
         said = _said(result)
         # fio has no other sign for an option that it does not know; a typing error it corrects.

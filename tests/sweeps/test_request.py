@@ -25,7 +25,7 @@ from iolab.sweeps.request import (
 )
 from iolab.sweeps.sweep import start_page
 from iolab_agent.plan import FioJob, Job, OpenJob, Section
-from iolab_base.errors import IolabError, UserError
+from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_base.process import run
 from tests.support import plans
 from tests.support.needs import program, wants
@@ -178,6 +178,12 @@ def test_an_option_may_be_one_of_a_newer_fio_than_the_guests(fio: list[str]) -> 
     with pytest.raises(UserError, match="dataplacement") as caught:
         check_job(job, fio)
     assert "newest" not in str(caught.value)
+
+
+def test_a_fio_that_is_killed_refuses_nothing() -> None:
+    # Such as for want of memory.
+    with pytest.raises(CannotRunError, match="signal 9"):
+        check_job(Job(**plans.job()), ["sh", "-c", "kill -KILL $$"])
 
 
 def test_an_image_without_fio_is_said(tmp_path: Path) -> None:
