@@ -281,10 +281,10 @@ def test_the_lab_opens_a_copy_of_the_notebooks(installed: Installed, tmp_path: P
 @pytest.mark.vm
 @pytest.mark.usefixtures("target")
 def test_a_sweep_writes_into_the_current_folder_what_the_plan_says(installed: Installed) -> None:
-    what = ("--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000")
+    what = ("--profile", "smoke", "--kernel", "6.1", "--set", "weight=10000", "--boots", "1")
     (plan,) = json.loads(installed.output("iolab", "plan", "dio_kworker", *what, "--json"))
     installed.output("iolab", "sweep", "--pathology", "dio_kworker", *what)
-    folder = installed.here / "data" / "runs" / "dio_kworker" / "smoke-weight10000-6.1"
+    folder = installed.here / "data" / "runs" / "dio_kworker" / "smoke-weight10000-boots1-6.1"
     assert plan["folder"] == str(folder)
     data = load(folder)
     assert data.cells["valid"].all()

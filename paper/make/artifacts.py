@@ -25,7 +25,7 @@ from paper.make import run
 from paper.make.documents import COSTS, renew
 from paper.make.figures import draw_combined
 from paper.make.observed import cost_bars, observed, read_observed
-from paper.make.results import bracket_rows, collect, compared, write_results
+from paper.make.results import bracket_rows, collect, compared, trial_rows, write_results
 
 PAPER = Path(__file__).resolve().parents[1]
 # In a folder of results or the one above it: the command that measured them, in one line.
@@ -141,6 +141,7 @@ def collect_results(data: Path, paper: Path = PAPER) -> Path:
         clocks=clocks,
         again=compared(data, "again"),
         brackets=bracket_rows(_with(data, "controls")),
+        trials=trial_rows(_with(data, "controls")),
         near=[load(folder) for folder in sorted((_with(data, "near") / "near").iterdir())],
         observed=observed(counted),
         reference=data == REFERENCE,

@@ -34,7 +34,7 @@ from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
 from paper.make.observed import read_observed, tables
-from paper.make.results import bracket_rows, compared, judged_at
+from paper.make.results import bracket_rows, compared, judged_at, trial_rows
 
 _ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
@@ -315,6 +315,17 @@ def _control(side: Mapping[str, Any]) -> str:
     return "" if side["control"] is None else f"; negative control {number_text(side['control'])}"
 
 
+def trials(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return single changes of a kernel (rows of `trial_rows`), with a column for each claim."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["kernel"], row["change"]), []).append(row)
+    claims = [row["claim"] for row in next(iter(found.values()))]
+    lines = [_row("kernel", "change", *claims), "|---" * (2 + len(claims)) + "|"]
+    lines += [_row(*names, *map(_verdict, judged)) for names, judged in found.items()]
+    return "\n".join(lines)
+
+
 def first_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the first row of each report."""
     found: dict[str, Mapping[str, Any]] = {}
@@ -446,6 +457,7 @@ def renew(data: Path) -> None:
     between = bracket_rows(data)
     fill(CONTROLS, "brackets", brackets(between))
     fill(README, "brackets", brackets(first_of_each(between)))
+    fill(CONTROLS, "trials", trials(trial_rows(data)))
     fill(CONTROLS, "neighbourhoods", neighbourhoods(data))
     fill(CONTROLS, "recipes", recipes())
     fill(CONTROLS, "mitigations", mitigated(data))

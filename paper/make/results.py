@@ -11,6 +11,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from iolab_base.files import atomic_write, digest_of
 from iolab_base.reading import read_regular
 
 SCHEMA: Final = Path(__file__).with_name("results.schema.json")
-FORMAT: Final = "iolab-results/9"
+FORMAT: Final = "iolab-results/10"
 
 # A data set with the command that measured it, where that is known.
 Measured = tuple[Dataset, str | None]
@@ -48,6 +49,7 @@ def collect(
     clocks: Sequence[tuple[str, pd.DataFrame]] = (),
     again: Sequence[tuple[str, pd.DataFrame]] = (),
     brackets: Sequence[Mapping[str, Any]] = (),
+    trials: Sequence[Mapping[str, Any]] = (),
     near: Sequence[Dataset] = (),
     observed: Mapping[str, Any] | None = None,
     reference: bool = False,
@@ -71,8 +73,8 @@ def collect(
         each with the name of its folder.
     again : sequence of (str, DataFrame), optional
         Comparisons of what was measured again with other seeds, each with the name of its folder.
-    brackets : sequence of mapping, optional
-        Rows of `bracket_rows`.
+    brackets, trials : sequence of mapping, optional
+        Rows of `bracket_rows` and of `trial_rows`.
     near : sequence of Dataset, optional
         What ``--profile near`` measured, a data set for each report.
     observed : mapping, optional
@@ -107,6 +109,7 @@ def collect(
         "clocks": [row for folder, table in clocks for row in _compared_rows(folder, table)],
         "again": [row for folder, table in again for row in _compared_rows(folder, table)],
         "brackets": list(brackets),
+        "trials": list(trials),
         "near": [row for data in near for row in near_rows(data)],
         "observed": dict(observed or {}),
     }
@@ -122,14 +125,10 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
     row's pathology, by the rule of every other kernel. ``control`` of a side is the estimate of the
     claim's negative control there, None without one.
     """
-    folder = data / "controls"
-    measured: dict[str, Selected] = {}
+    measured = cache(lambda name: Selected(load(data / "controls" / name)))
     rows = []
-    for row in tomllib.loads((folder / "brackets.toml").read_text(encoding="utf-8"))["bracket"]:
-        name = row["pathology"]
-        if name not in measured:
-            measured[name] = Selected(load(folder / name))
-        cells = measured[name]
+    for row in _controls(data)["bracket"]:
+        cells = measured(row["pathology"])
         claim = cells.pathology.claim(row["claim"])
         sides = {}
         for part in ("own", "with", "without"):
@@ -144,6 +143,26 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
             sides[part] = {"kernel": shown, **_side(judged), "control": control}
         rows.append({**row, "rule": rule_text(claim), "published": claim.published, **sides})
     return rows
+
+
+def trial_rows(data: Path) -> list[dict[str, Any]]:
+    """Judge single changes of a kernel, from ``controls`` in `data`.
+
+    A row of ``trial`` in ``brackets.toml`` there names a report, claims, and a built kernel with
+    its ``change``.
+    """
+    rows = []
+    for row in _controls(data)["trial"]:
+        cells = Selected(load(data / "controls" / row["pathology"]))
+        named = {name: row[name] for name in ("pathology", "kernel", "change")}
+        for title in row["claims"]:
+            judged = judged_at(cells, cells.pathology.claim(title), row["kernel"], {})
+            rows.append({**named, "claim": title, **_side(judged)})
+    return rows
+
+
+def _controls(data: Path) -> dict[str, Any]:
+    return tomllib.loads((data / "controls/brackets.toml").read_text(encoding="utf-8"))
 
 
 def judged_at(

@@ -111,9 +111,10 @@ def test_a_long_command_line_is_no_file(in_process: Run) -> None:
 @pytest.mark.vm
 def test_the_answer_has_all_and_can_be_asked_on(iolab: Iolab, tmp_path: Path) -> None:
     words = ["--kernel", "6.1", "--boots", "1", "--claim", "iops ratio < 0.9", "--json"]
-    root, page = tmp_path / "runs", tmp_path / "answer"
+    page = tmp_path / "answer"
+    places = ("--root", tmp_path / "runs", "--page", page)
     with wants("a virtual machine"):
-        said = iolab("ask", _JOB, *_TREATED, *words, "--root", root, "--page", page)
+        said = iolab("ask", f"{_JOB} -rate_iops=2000", *_TREATED, *words, *places)
     assert said.code == 0
     found = json.loads(said.out)
     assert found["ratio"][0]["kernel"] == "6.1"

@@ -90,8 +90,8 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     cells, controls, names, modules = [], dict[str, str](), dict[str, str](), dict[str, None]()
     for name, (asked, _, _) in _QUESTIONS.items():
         # Beside a hog, fio takes longer to begin.
-        ramp_ms = 500 if "antagonist" in asked else 200
-        made = iolab.question(**asked, ramp_ms=ramp_ms, runtime_ms=2 * ramp_ms)
+        ramp_ms = 500 if "antagonist" in asked else 150
+        made = iolab.question(**asked, ramp_ms=ramp_ms, runtime_ms=ramp_ms + 100)
         profile = replace(made.profiles["quick"], boots=1, repeats_control=False)
         (block,) = blocks_of(made, profile, kernel=request.param, clock="virtual")
         modules |= dict.fromkeys(block.plan.modules)

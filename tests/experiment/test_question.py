@@ -500,6 +500,7 @@ def test_a_question_has_a_verdict(tmp_path: Path) -> None:
         kernel="6.1",
         boots=1,
         claims="iops ratio < 0.95",
+        runtime_ms=450,
         root=tmp_path,
         progress=False,
     )

@@ -33,7 +33,11 @@ _JOBS = {
     "bs=128k\nnumjobs=2\n",
     "creates": "ioengine=filecreate nrfiles=200 size=800k openfiles=1",
 }
-_CELLS = {name: control_cells(name, job, cpus=1) for name, job in _JOBS.items()}
+# fio needs the first tenth of a second to begin.
+_CELLS = {
+    name: control_cells(name, job, cpus=1, ramp_ms=150, runtime_ms=250)
+    for name, job in _JOBS.items()
+}
 
 
 @pytest.fixture(scope="module")

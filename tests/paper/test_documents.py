@@ -41,10 +41,11 @@ from paper.make.documents import (
     recipes,
     rules,
     thresholds,
+    trials,
     unwritten,
     verdicts,
 )
-from paper.make.results import bracket_rows
+from paper.make.results import bracket_rows, trial_rows
 from tests.support import synthetic
 from tests.support.reports import report
 
@@ -62,6 +63,7 @@ def test_the_page_of_controls_shows_what_their_data_say() -> None:
     between = bracket_rows(REFERENCE)
     assert brackets(between) in text
     table = brackets(between).splitlines()
+    assert trials(trial_rows(REFERENCE)) in text
     assert neighbourhoods(REFERENCE) in text
     mitigations = mitigated(REFERENCE)
     assert mitigations in text

@@ -27,7 +27,7 @@ from iolab_base.errors import IolabError, UserError
 from iolab_base.foreign import line
 from paper.make.artifacts import PAPER
 from paper.make.observed import observed, read_observed
-from paper.make.results import bracket_rows, check, collect, write_results
+from paper.make.results import bracket_rows, check, collect, trial_rows, write_results
 from paper.make.write_up import build, check_sources, literals, macros
 from tests.support.payloads import MARK, PAYLOADS, TEXT, Attacked
 from tests.support.reports import COMMAND, every_report
@@ -44,8 +44,8 @@ def collected(**more: Any) -> dict[str, Any]:
     measured = [(data, COMMAND) for data in every_report().values()]
     near = [load(folder) for folder in sorted((REFERENCE / "near").iterdir())]
     counted = observed(read_observed(REFERENCE))
-    brackets = bracket_rows(REFERENCE)
-    return collect(measured, brackets=brackets, near=near, observed=counted, **more)
+    controls = {"brackets": bracket_rows(REFERENCE), "trials": trial_rows(REFERENCE)}
+    return collect(measured, **controls, near=near, observed=counted, **more)
 
 
 _document = cache(collected)
