@@ -59,6 +59,8 @@ def bracket_figure(brackets: Sequence[Mapping[str, Any]]) -> Figure:
             star(axes, row["published"], 0)
         rows = [_estimate(side, row[side]["kernel"], row[side]) for side in _SIDES]
         draw_claim(axes, get_pathology(row["pathology"]).claim(row["claim"]), rows, _SIDES)
+        # The longest numbers of an axis are thousands.
+        axes.locator_params(axis="x", nbins=5)
         title = textwrap.fill(f"{row['pathology']}: {row['claim']}", _LONGEST)
         commit = row["commit"] if len(row["commit"]) < 40 else "a patch"
         axes.set_title(f"{title}\n{row['does']} {commit}, {row['release']}", fontsize=7)
