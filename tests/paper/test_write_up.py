@@ -44,8 +44,14 @@ def collected(**more: Any) -> dict[str, Any]:
     measured = [(data, COMMAND) for data in every_report().values()]
     near = [load(folder) for folder in sorted((REFERENCE / "near").iterdir())]
     counted = observed(read_observed(REFERENCE))
-    controls = {"brackets": bracket_rows(REFERENCE), "trials": trial_rows(REFERENCE)}
-    return collect(measured, **controls, near=near, observed=counted, **more)
+    return collect(
+        measured,
+        brackets=bracket_rows(REFERENCE),
+        trials=trial_rows(REFERENCE),
+        near=near,
+        observed=counted,
+        **more,
+    )
 
 
 _document = cache(collected)
