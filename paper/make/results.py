@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -125,9 +125,9 @@ def bracket_rows(data: Path) -> list[dict[str, Any]]:
     row's pathology, by the rule of every other kernel. ``control`` of a side is the estimate of the
     claim's negative control there, None without one.
     """
-    measured = cache(lambda name: Selected(load(data / "controls" / name)))
+    named, measured = _controls(data)
     rows = []
-    for row in _controls(data)["bracket"]:
+    for row in named["bracket"]:
         cells = measured(row["pathology"])
         claim = cells.pathology.claim(row["claim"])
         sides = {}
@@ -151,18 +151,22 @@ def trial_rows(data: Path) -> list[dict[str, Any]]:
     A row of ``trial`` in ``brackets.toml`` there names a report, claims, and a built kernel with
     its ``change``.
     """
+    named, measured = _controls(data)
     rows = []
-    for row in _controls(data)["trial"]:
-        cells = Selected(load(data / "controls" / row["pathology"]))
-        named = {name: row[name] for name in ("pathology", "kernel", "change")}
+    for row in named["trial"]:
+        cells = measured(row["pathology"])
+        shown = {name: row[name] for name in ("pathology", "kernel", "change")}
         for title in row["claims"]:
             judged = judged_at(cells, cells.pathology.claim(title), row["kernel"], {})
-            rows.append({**named, "claim": title, **_side(judged)})
+            rows.append({**shown, "claim": title, **_side(judged)})
     return rows
 
 
-def _controls(data: Path) -> dict[str, Any]:
-    return tomllib.loads((data / "controls/brackets.toml").read_text(encoding="utf-8"))
+def _controls(data: Path) -> tuple[dict[str, Any], Callable[[str], Selected]]:
+    """Return what ``brackets.toml`` names, and the cells of a report, which are read once."""
+    folder = data / "controls"
+    named = tomllib.loads((folder / "brackets.toml").read_text(encoding="utf-8"))
+    return named, cache(lambda name: Selected(load(folder / name)))
 
 
 def judged_at(

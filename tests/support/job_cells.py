@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import iolab
 from iolab.pathology.base import Machine
@@ -13,17 +14,9 @@ from iolab.pathology.factors import Condition
 from iolab_agent.plan import Cell
 
 
-def control_cells(
-    name: str, job: str | Path, cpus: int, ramp_ms: int = 300, runtime_ms: int = 600
-) -> tuple[list[Cell], Machine]:
+def control_cells(name: str, job: str | Path, **asked_for: Any) -> tuple[list[Cell], Machine]:
     """Return the untreated cell of each phase of a job, and the machine that they need."""
-    asked = iolab.question(
-        fio=job,
-        treatment={"cpu.weight": 1000},
-        ramp_ms=ramp_ms,
-        runtime_ms=runtime_ms,
-        cpus=cpus,
-    )
+    asked = iolab.question(fio=job, treatment={"cpu.weight": 1000}, **asked_for)
     profile = asked.profiles["quick"]
     (grid,) = profile.grids
     conditions: list[Condition] = [{}]

@@ -117,10 +117,9 @@ def _of_yaml(text: str) -> str | None:
         jobs = {n: job for n, job in jobs.items() if any(n in line for line in lines)}
     if len(jobs) > 1:
         raise UserError(f"the fio job is YAML with several jobs: give one of {', '.join(jobs):.80}")
-    values = [""]
-    if documents and isinstance(documents[0], Mapping):
-        values = list(documents[0].values())
     if not jobs and not lines:
+        first = documents[0] if documents else ""
+        values = list(first.values()) if isinstance(first, Mapping) else [""]
         # One name with a text behind it may be a title, and options.
         if len(values) == 1 and isinstance(values[0], str | None):
             return None
@@ -152,7 +151,8 @@ def _beside(containers: Iterable[object]) -> Iterator[tuple[str, str]]:
     for one in containers:
         own = list(_walk(one, ""))
         yield from ((name, job) for name, job in own if name)
-        found += filter(None, [[call.strip() for name, call in own if not name]])
+        if calls := [call.strip() for name, call in own if not name]:
+            found.append(calls)
     if len(found) > 1 and any(len(calls) > 1 or "\n" in calls[0] for calls in found):
         raise UserError(
             "the fio job has several containers, which run at the same time: give their calls of "

@@ -50,7 +50,7 @@ def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list
         if character in "'\"`" or text.startswith("$(", at):
             inside, programs, at = _quoted(text, at, depth)
             yield from _within(programs, depth)
-            word = _ended(word or "", inside) + _ended(inside, text[at:])
+            word = _ended(word or "", inside) + _ended(inside, text[at : at + 1])
             continue
         if character == "#" and word is None:
             at = text.find("\n", at) if "\n" in text[at:] else len(text)
