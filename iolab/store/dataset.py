@@ -30,6 +30,7 @@ from iolab.store.files import said_of
 from iolab_agent.settings import preemption_models
 from iolab_base import foreign
 from iolab_base.errors import UserError
+from iolab_base.names import nearest
 from iolab_base.parquet import as_frame, plain_texts, read_table
 from iolab_base.reading import entries
 
@@ -101,8 +102,10 @@ def with_measure(data: Dataset, name: str) -> pd.DataFrame:
         return data.cells
     rows = data.mechanism[data.mechanism["measure"] == name]
     if rows.empty:
-        known = ", ".join(sorted(data.mechanism["measure"].unique()))
-        raise MissingMeasureError(f"no cell has the measure {name} (known: {known or 'none'})")
+        own = sorted(data.mechanism["measure"].unique())
+        guess = nearest(name, [*data.cells.columns, *own])
+        known = ", ".join(own) or "none"
+        raise MissingMeasureError(f"no cell has the measure {name}{guess} (known: {known})")
     if rows["cell"].duplicated().any() or data.cells["cell"].duplicated().any():
         raise UserError(f"a cell occurs twice, or has {name} twice")
     values = rows[["cell", "value"]].rename(columns={"value": name})

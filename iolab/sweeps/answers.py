@@ -294,11 +294,11 @@ def answered(
         if question.reference:
             check_name(question.reference)
     answers = []
-    for case, question in zip(cases, questions, strict=True):
+    for case, how in zip(cases, [asking(question) for question in questions], strict=True):
         began = time.monotonic()
-        judgement = judge_here(asking(question), case.kernel, commit=commit, config=config)
+        judgement = judge_here(how, case.kernel, commit=commit, config=config)
         seconds = round(time.monotonic() - began, 1)
-        answer = CaseAnswer(case, question.text, judgement, seconds, judgement.verdict)
+        answer = CaseAnswer(case, how.question.text, judgement, seconds, judgement.verdict)
         if judgement.verdict != "untestable" and (kept or case.expected is not None):
             answer = replace(answer, found=_found(case.kernel, judgement))
         answers.append(_compared(answer))

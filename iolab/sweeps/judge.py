@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from iolab.pathology.claims import Claim
 from iolab.pathology.expressions import Question
+from iolab.pathology.registry import PATHOLOGIES
+from iolab.paths import REFERENCE
 from iolab.shown import counted
 from iolab.store.raw import RawStore
 from iolab.sweeps.measure import measure_blocks, store_locked
@@ -95,6 +97,14 @@ class Judging:
     question: Question
     root: Path
     on_progress: OnProgress = lambda progress: None
+
+    def __post_init__(self) -> None:
+        """Refuse a measure that no cell of a built-in pathology has, before a kernel boots."""
+        pathology, measure = self.question.pathology, self.question.claim.value
+        if pathology.name in PATHOLOGIES and all(c.value != measure for c in pathology.claims):
+            from iolab.store.dataset import load, with_measure
+
+            with_measure(load(REFERENCE / pathology.name), measure)
 
 
 def judge_kernel(how: Judging, kernel: str) -> Judgement:

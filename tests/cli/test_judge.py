@@ -67,6 +67,7 @@ def test_the_exit_code_is_the_verdict(
         (("--kernle", "6.1"), "No such option '--kernle'"),
         ((CLAIM,), "Missing option '--kernel'"),
         (("dio_kworker: no such", "--kernel", "6.1"), "unknown claim 'no such'"),
+        (("dio_kworker: iosp ratio > 0.9", "--kernel", "6.1"), "the measure iosp"),
         ((CLAIM, "--kernel", "6.66"), "unknown kernel '6.66'"),
         ((CLAIM, "--kernel", ""), "unknown kernel ''"),
         (("dio_kworker: iops within 5% of 6.66", "--kernel", "6.1"), "unknown kernel '6.66'"),

@@ -15,11 +15,10 @@ from iolab.pathology.expressions import question_of
 from iolab.paths import REFERENCE
 from iolab.stats.claims import boot_values
 from iolab.stats.verdicts import verdict_table
-from iolab.store.dataset import Dataset, load
+from iolab.store.dataset import Dataset, MissingMeasureError, load
 from iolab.sweeps import judge
 from iolab.sweeps.judge import Judgement, Judging, decides_alone, judge_kernel
 from iolab.sweeps.measure import measure_blocks
-from iolab_base.errors import UserError
 from tests.support import synthetic
 
 _PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "judge.md"
@@ -134,12 +133,10 @@ def test_measures_are_told_for_both_cells(measured: list[tuple[str, int]]) -> No
     assert "position" not in measures
 
 
-def test_an_unknown_measure_is_a_mistake(
-    measured: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(judge, "_needs_a_trace", lambda *_: False)
-    with pytest.raises(UserError, match="no cell has the measure iosp"):
+def test_an_unknown_measure_is_a_mistake_before_a_boot(measured: list[tuple[str, int]]) -> None:
+    with pytest.raises(MissingMeasureError, match="iosp"):
         ask(f"iosp {AT} > 0.5")
+    assert not measured
 
 
 def test_a_claim_that_no_virtual_machine_decides_is_untestable(
