@@ -14,8 +14,8 @@ from typing import Final
 
 import yaml
 
+from fiojobs.carriers import carried
 from fiojobs.plain import FIO
-from fiojobs.starters import program_of
 from iolab_base.errors import UserError
 
 _YAML: Final = re.compile(
@@ -63,11 +63,7 @@ def _of_json(text: str) -> str | None:
 
 def _command(words: list[str]) -> str:
     """Return words as a line of a shell; the script of ``sh -c`` as it is."""
-    if len(words) > 2 and program_of(words[0]) in ("sh", "bash", "ash", "dash"):
-        options = list(itertools.takewhile(lambda word: word.startswith("-"), words[1:]))
-        if options and options[-1].endswith("c"):
-            return words[1 + len(options)]
-    return shlex.join(words)
+    return carried(words) or shlex.join(words)
 
 
 def _of_image(text: str) -> str | None:

@@ -8,7 +8,7 @@ import quopri
 import re
 from typing import Final
 
-from fiojobs.starters import HARMLESS, STARTERS
+from fiojobs.starters import CONTAINERS, ELSEWHERE, HARMLESS, SHELLS, STARTERS
 
 # What editors and pages make of characters, and what stands between them unseen.
 _CHARACTERS: Final = {
@@ -50,7 +50,9 @@ _REPORTED: Final = re.compile(
 # Of a quoted mail; of a shell that waits for the rest of a command.
 _QUOTED: Final = re.compile(r"^[ \t]*>[> \t]*", re.MULTILINE)
 _WAITING: Final = re.compile(r"^[ \t]*>[ \t]*(?=-)", re.MULTILINE)
-_PROGRAMS: Final = "|".join(map(re.escape, [*STARTERS, *HARMLESS]))
+_PROGRAMS: Final = "|".join(
+    map(re.escape, [*STARTERS, *HARMLESS, *SHELLS, *CONTAINERS, *ELSEWHERE])
+)
 _START: Final = (
     rf"(?:\S{{0,200}}[/\\])?(?:fio(?:\.exe)?|{_PROGRAMS}|export|for|while|until)(?=\s|$)"
 )

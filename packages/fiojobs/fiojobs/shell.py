@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from fiojobs.carriers import carried
 from fiojobs.plain import FIO, here_documents, run_of, without_prompts
 from fiojobs.starters import (
     DROPS,
+    ELSEWHERE,
     HARMLESS,
     STARTERS,
     arguments,
@@ -26,6 +28,8 @@ from iolab_base.errors import UserError
 
 # Of an argument of a Linux program.
 _LONGEST_LINE: Final = 1 << 17
+# Shells within shells.
+_DEEPEST: Final = 4
 # Calls that a pasted text may make: each is a phase.
 _MOST_CALLS: Final = 64
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
@@ -307,12 +311,30 @@ def _check_harmless(commands: Sequence[list[str]]) -> str | None:
 def _until_prose(
     text: str, found: Sequence[FioCommand]
 ) -> Iterator[tuple[list[str], list[str], str]]:
-    """Yield commands as `simple_commands`, up to what no shell reads behind the last fio."""
+    """Yield commands as `_commands`, up to what no shell reads behind the last fio."""
     try:
-        yield from simple_commands(text)
+        yield from _commands(text)
     except UserError:
         if not found or len(FIO.findall(text)) > len(found):
             raise
+
+
+def _commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list[str], str]]:
+    """Yield commands as `simple_commands`, and those that one runs elsewhere in its place."""
+    for words, files, end in simple_commands(text):
+        script = carried(words) if depth < _DEEPEST else None
+        if script is None or not FIO.search(script):
+            yield words, files, end
+            continue
+        if end == "&" and (where := next((w for w in words if program_of(w) in ELSEWHERE), "")):
+            raise UserError(
+                f"the fio job: {shown(where)} in the background may be on a machine of its own: "
+                "give the calls of one machine"
+            )
+        inner = list(_commands(script, depth + 1))
+        yield from inner[:-1]
+        for last, own, _ in inner[-1:]:
+            yield last, [*own, *files], end
 
 
 def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:

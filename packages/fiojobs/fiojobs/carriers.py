@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""Commands that run another one elsewhere: in a shell, on another machine, in a container."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from fiojobs.starters import CONTAINERS, SHELLS, STARTERS, arguments, as_options, program_of
+from fiojobs.words import shown
+from iolab_base.errors import UserError
+
+# The options of ssh(1) that take a value.
+_OF_SSH: Final = re.compile("-[BbcDEeFIiJLlmOoPpQRSWw]")
+# Options of a container whose value may look like a program.
+_NAMED: Final = frozenset(
+    (
+        *("-n", "-h", "-v", "-w", "-c", "--name", "--network", "--hostname", "--volume", "--mount"),
+        *("--workdir", "--container", "--namespace", "--entrypoint"),
+    )
+)
+_VARIABLE: Final = ("-e", "--env")
+# Options of a container that slow its processes.
+_LIMIT: Final = re.compile("--(?:cpu|cpus|cpuset|memory|blkio|device-(?:read|write))(?:[-=].*)?|-m")
+# fio, and an image that is called after it: "xridge/fio:latest".
+_FIO: Final = re.compile(r"(?:/\S*/)?fio|(?:[\w.-]+/)+fio(?::[\w.-]+)?|fio:[\w.-]+")
+
+
+def carried(words: Sequence[str]) -> str | None:
+    """Return the script that a command runs elsewhere; None if it is no such command.
+
+    Raises UserError for a container with limits.
+    """
+    rest = list(words)
+    while rest and program_of(rest[0]) in STARTERS:
+        starter = program_of(rest.pop(0))
+        if as_options(starter, arguments(starter, rest)):
+            return None
+    name = program_of(rest.pop(0)) if rest else ""
+    if name in SHELLS:
+        return _of_shell(rest)
+    if name == "ssh":
+        return _of_ssh(rest)
+    verbs = [place for place, word in enumerate(rest) if word in ("run", "exec")]
+    return _in_container(name, rest[verbs[0] + 1 :]) if name in CONTAINERS and verbs else None
+
+
+def _of_shell(rest: Sequence[str]) -> str | None:
+    """Return the script of ``sh -c SCRIPT``."""
+    options = list(itertools.takewhile(lambda word: word.startswith("-"), rest))
+    behind = rest[len(options) :]
+    return behind[0] if behind and options and options[-1].endswith("c") else None
+
+
+def _of_ssh(rest: list[str]) -> str:
+    """Return what ssh gives to the other machine's shell."""
+    while rest and rest[0].startswith("-"):
+        if _OF_SSH.fullmatch(rest.pop(0)) and rest:
+            rest.pop(0)
+    return " ".join(rest[1:])
+
+
+def _in_container(name: str, rest: Sequence[str]) -> str | None:
+    """Return what runs in a container, with the variables that it is given."""
+    first = rest.index("--") + 1 if "--" in rest else 0
+    for place, word in enumerate(rest[first:], first):
+        is_fio = _FIO.fullmatch(word) is not None
+        starts = is_fio or program_of(word) in (*STARTERS, *SHELLS)
+        if not starts or (place and rest[place - 1] in _NAMED):
+            continue
+        own = rest[:place]
+        if limits := [option for option in own if _LIMIT.fullmatch(option)]:
+            raise UserError(
+                f"the fio job: {name} limits fio by {shown(limits[0])}: leave it out, and give "
+                "the limit as a file of the cgroup, such as cpu.max"
+            )
+        call = [*rest[place:]]
+        behind = program_of(call[1]) if len(call) > 1 else ""
+        if is_fio and behind in ("fio", *STARTERS, *SHELLS):
+            # The first one names the container or its image.
+            call.pop(0)
+        elif is_fio:
+            call[0] = "fio"
+        pairs = itertools.pairwise(own)
+        given = [value for option, value in pairs if option in _VARIABLE and "=" in value]
+        return shlex.join([*(["env", *given] if given else []), *call])
+    return None
