@@ -29,6 +29,8 @@ exclude_patterns = ["_build", "_ext"]
 
 html_theme = "furo"
 html_title = "iolab"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False

@@ -344,9 +344,8 @@ def neighbourhoods(data: Path) -> str:
             own, measured = rows[rows["place"] == ""].iloc[0], rows[rows["n"] > 0]
             there = measured["verdict"] == "reproduced"
             lacking = measured[~there & (measured["place"] != "")]
-            elsewhere = "; ".join(
-                f"{row['place']}: {row['verdict']}" for row in lacking.to_dict("records")
-            )
+            places = lacking.groupby("verdict", sort=False)["place"].agg("; ".join)
+            elsewhere = ", ".join(f"{verdict} ({where})" for verdict, where in places.items())
             value = f"{_WORDS[own['verdict']]}: {number_text(own['estimate'])}"
             share = f"{there.sum()} of {len(measured)}"
             where = (folder.name, markdown(str(kernel)), str(claim))
