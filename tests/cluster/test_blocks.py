@@ -161,7 +161,7 @@ def test_a_block_is_measured_whatever_happens_to_workers(
         dask.worker("full", threads=2, XDG_CACHE_HOME=str(disk))
         lost = tmp_path / "lost"
         (lost / "iolab").mkdir(parents=True)
-        for name in filter(lambda name: cache_dir(name).exists(), _FOLDERS):
+        for name in filter(lambda name: cache_dir(name).exists(), (*_FOLDERS, "snapshots")):
             (lost / "iolab" / name).symlink_to(cache_dir(name))
         dask.worker("lost", XDG_CACHE_HOME=str(lost))
 

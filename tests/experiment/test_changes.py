@@ -24,15 +24,20 @@ Found = Callable[[str], Any]
 _ONE = "rw=randwrite bs=4k iodepth=1 ioengine=libaio direct=1"
 _DEEP = "rw=randwrite bs=4k iodepth=16 ioengine=libaio direct=1"
 _SYNCED = "rw=randwrite bs=4k ioengine=psync fsync=1"
-_DISK = Device("d", "null_blk", 512, irqmode=2, completion_ns=100_000)
+# Where the processor need not be busy, a slow device keeps it idle, which costs no time here.
+_DISK = Device("d", "null_blk", 512, irqmode=2, completion_ns=1_000_000)
 _BFQ = replace(_DISK, scheduler="bfq")
 _TWO = f"--name=a --{_ONE.replace(' ', ' --')} --name=b --{_ONE.replace(' ', ' --')}"
-# With a fifth of a core, fio takes half a second to begin.
-_HOG = iolab.antagonist(fio="ioengine=cpuio cpuload=100", start_ms=-1000, size_mib=1)
+# With a third of a core, fio takes a third of a second to begin.
+_HOG = iolab.antagonist(fio="ioengine=cpuio cpuload=100", start_ms=-400, size_mib=1)
 
 # By name: a question, and the range of treated/control in I/Os per second.
 _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
-    "completion": ({"fio": _ONE, "treatment": {"completion_ns": 200_000}}, 0.05, 0.6),
+    "completion": (
+        {"fio": _ONE, "device": _DISK, "treatment": {"completion_ns": 4_000_000}},
+        0.05,
+        0.6,
+    ),
     "depth": ({"fio": _DEEP, "device": _DISK, "treatment": {"queue_depth": 1}}, 0.02, 0.6),
     "scheduler": ({"fio": _DEEP, "filesystem": None, "treatment": {"scheduler": "bfq"}}, 0.2, 0.97),
     "filesystem": ({"fio": _DEEP, "treatment": {"filesystem": None}}, 1.05, 20),
@@ -42,7 +47,7 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
         0.98,
     ),
     "antagonist": (
-        {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.cpu.max": "20000 100000"}},
+        {"fio": _DEEP, "antagonist": _HOG, "treatment": {"antagonist.cpu.max": "30000 100000"}},
         1.2,
         20,
     ),
@@ -61,7 +66,7 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
         5,
     ),
     "preemption": (
-        {"fio": _DEEP, "treatment": {"intervention": "NO_WAKEUP_PREEMPTION"}},
+        {"fio": _DEEP, "device": _DISK, "treatment": {"intervention": "NO_WAKEUP_PREEMPTION"}},
         0.5,
         5,
     ),
@@ -75,8 +80,8 @@ _QUESTIONS: Final[dict[str, tuple[dict[str, Any], float, float]]] = {
         0.5,
         5,
     ),
-    "setting": ({"fio": _DEEP, "treatment": {"autogroup": 0}}, 0.5, 5),
-    "nice": ({"fio": _DEEP, "treatment": {"worker_nice": 19}}, 0.5, 5),
+    "setting": ({"fio": _DEEP, "device": _DISK, "treatment": {"autogroup": 0}}, 0.5, 5),
+    "nice": ({"fio": _DEEP, "device": _DISK, "treatment": {"worker_nice": 19}}, 0.5, 5),
 }
 
 
@@ -90,7 +95,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     cells, controls, names, modules = [], dict[str, str](), dict[str, str](), dict[str, None]()
     for name, (asked, _, _) in _QUESTIONS.items():
         # Beside a hog, fio takes longer to begin.
-        ramp_ms = 500 if "antagonist" in asked else 150
+        ramp_ms = 350 if "antagonist" in asked else 150
         made = iolab.question(**asked, ramp_ms=ramp_ms, runtime_ms=ramp_ms + 100)
         profile = replace(made.profiles["quick"], boots=1, repeats_control=False)
         (block,) = blocks_of(made, profile, kernel=request.param, clock="virtual")

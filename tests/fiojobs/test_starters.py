@@ -7,6 +7,7 @@ import pytest
 
 from fiojobs.language import read_job
 from iolab_agent.plan import Section
+from iolab_base.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,19 @@ def test_what_starts_fio_is_an_option_of_it(starter: str, options: dict[str, str
     own = dict.fromkeys(options, "7")
     words = " ".join(f"--{name}=7" for name in own)
     assert read_job(f"{starter} fio --name=a {words}") == [Section("a", own)]
+
+
+@pytest.mark.parametrize(
+    ("properties", "treatment"),
+    [
+        ("-p CPUWeight=1000", "cpu.weight=1000"),
+        ("--property=IOWeight=20 -pAllowedCPUs=0-1", "io.weight=20, cpuset.cpus=0-1"),
+        ("-p CPUQuota=20%", "cpu.max='20000 100000'"),
+    ],
+)
+def test_what_systemd_sets_of_a_cgroup_is_a_treatment(properties: str, treatment: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_job(f"sudo systemd-run --scope {properties} fio --name=a --rw=read")
+    assert treatment in str(caught.value)
+    with pytest.raises(UserError, match=r"begin with fio$"):
+        read_job("systemd-run --scope --unit=a fio --name=a --rw=read")

@@ -15,7 +15,7 @@ from pathlib import Path
 from iolab_agent.block import run_block
 from iolab_agent.plan_reader import load_plan
 
-# A test puts the scripts here, by name.
+# A test puts the scripts here, by the side that each runs and a number.
 _SCRIPTS: dict[str, str] = {}
 _TOOLS = Path("/run/tools")
 # busybox's shell has a dd of its own, without dsync.
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
         path = Path(f"/run/{name}.sh")
         path.write_text(script)
         done = subprocess.run(
-            ["/bin/sh", "-e", "-c", f"{_PRELUDE} . {path}", "sh", name],
+            ["/bin/sh", "-e", "-c", f"{_PRELUDE} . {path}", "sh", name.partition("-")[0]],
             capture_output=True,
             text=True,
             check=False,

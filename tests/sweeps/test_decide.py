@@ -20,31 +20,27 @@ from iolab.sweeps.decide import decide
 from iolab.sweeps.request import Request
 from iolab_base.errors import UserError
 
-_NAME = "one_reference"
+_NAME = "short_dd"
 
 
 def pathology_of(above: float) -> Pathology:
-    """Register fsnotify_contention with one claim of its own, and return it."""
-    base = get_pathology("fsnotify_contention")
-    libaio, uring = (
-        base.claim(f"a parent reference per read, {engine}") for engine in ("libaio", "io_uring")
-    )
+    """Register bfq_idling, whose cells are the shortest, with a claim of its own; return it."""
+    base = get_pathology("bfq_idling")
+    collapse = base.claim("throughput collapses, short dd, defaults")
     exactly = Claim(
-        name="more than one reference",
-        kind="mechanism",
-        statement="a read takes more than one parent reference",
-        condition=libaio.condition,
-        value=libaio.value,
-        contrast="difference",
+        name="more is left",
+        kind="magnitude",
+        statement="with low_latency=0 a share of the writes is left",
+        condition=base.claim("throughput collapses, short dd").condition,
+        value=collapse.value,
+        contrast="ratio",
         above=above,
     )
-    quick = replace(base.profiles["quick"], ramp_ms=150, runtime_ms=200)
     made = replace(
         base,
         name=_NAME,
-        claims=(exactly, uring),
+        claims=(exactly, replace(collapse, secondary=False)),
         preregistered=(),
-        profiles={**base.profiles, "quick": quick},
     )
     register(made)
     return made
@@ -52,7 +48,7 @@ def pathology_of(above: float) -> Pathology:
 
 @pytest.fixture
 def pathology() -> Pathology:
-    return pathology_of(0.5)
+    return pathology_of(0.2)
 
 
 def request(root: Path, **different: object) -> Request:
@@ -63,9 +59,9 @@ def request(root: Path, **different: object) -> Request:
 def test_bad_input_is_refused_before_anything_boots(pathology: Pathology, tmp_path: Path) -> None:
     for different, sentence in (
         ({"boots": 4}, "the claims set them"),
-        ({"settings": ["watch=node"]}, "the claims set them"),
+        ({"settings": ["writes=10"]}, "the claims set them"),
         ({"observed": ["all"]}, "the claims set them"),
-        ({"pathologies": ["one_referense"]}, "did you mean one_reference"),
+        ({"pathologies": ["short_ddd"]}, "did you mean short_dd"),
     ):
         with pytest.raises(UserError, match=sentence):
             decide(request(tmp_path, **different))
@@ -84,7 +80,7 @@ def test_three_boots_decide_or_three_more_follow(
     pathology_of(first.estimate)
     found = decide(request(tmp_path))
     rows = {row.claim.name: row for row in found.rows}
-    done, left = rows["a parent reference per read, io_uring"], rows["more than one reference"]
+    done, left = rows["throughput collapses, short dd, defaults"], rows["more is left"]
     assert (done.judged.verdict, done.judged.n, done.confidence) == ("reproduced", 3, 0.99)
     assert (left.judged.verdict, left.judged.n, left.confidence) == ("inconclusive", 6, 0.96)
     assert "2 claims open: 3 boots, judged at 99%" in caplog.messages

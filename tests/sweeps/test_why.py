@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
+from iolab.store.dataset import load
 from iolab.sweeps import why
 from iolab.sweeps.measure import Measured
 from iolab.sweeps.pages import make_why_page
@@ -144,43 +145,34 @@ def test_bad_input_is_one_sentence_before_anything_boots(tmp_path: Path) -> None
 @pytest.mark.vm
 @pytest.mark.usefixtures("target")
 def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
-    """CFS preempts nobody without its feature WAKEUP_PREEMPTION: the ping-pong must go.
-
-    With eight times the latency it only begins later, after the end of a screened cell.
-    """
+    """BFQ keeps the device idle for slice_idle: without it, short dd must get their throughput."""
+    base = get_pathology("bfq_idling")
+    quick = replace(base.profiles["quick"], boots=2)
     asked = WhyRequest(
-        get_pathology("dio_kworker"),
+        # Its cells are the shortest of all: longer ones are as long.
+        replace(base, profiles={**base.profiles, "quick": quick, "long": quick}),
         "6.1",
         Request(profile="quick", kernels=["6.1"], root=tmp_path, jobs=1),
-        claim="two switches per I/O",
-        interventions=["NO_WAKEUP_PREEMPTION", "NO_SUCH_FEATURE", "latency_ns=48000000"],
-        boots=3,
+        claim="throughput collapses, short dd, defaults",
+        interventions=["iosched.slice_idle=0", "NO_SUCH_FEATURE", "autogroup=0"],
+        boots=2,
     )
     found = find_causes(asked)
-    rows = found.table.to_dict("records")
-    late, cause, refused = sorted(rows, key=lambda row: str(row["intervention"]), reverse=True)
-    assert (cause["effect"], cause["stage"], cause["n"]) == ("removes", "confirmed", 3)
-    assert cause["baseline"] > 1.9
-    assert cause["estimate"] < 0.1
-    # One of 12 such cells has it at once (docs/reports/dio_kworker.md). With one, the boots
-    # disagree.
-    delayed = late["effect"] == "delays"
-    assert late["stage"] == "confirmed"
-    assert delayed or late["effect"] == "changes nothing"
-    if delayed:
-        said = re.fullmatch(r"in longer runs (\S+) without it and (\S+) with", late["reason"])
-        assert said is not None
-        assert min(map(float, said.groups())) > 1.9
+    rows = {str(row["intervention"]): row for row in found.table.to_dict("records")}
+    cause, refused = rows["iosched.slice_idle=0"], rows["NO_SUCH_FEATURE"]
+    assert (cause["effect"], cause["stage"], cause["n"]) == ("removes", "confirmed", 2)
+    assert cause["baseline"] < 0.3
+    assert cause["estimate"] > 0.9
+    assert rows["autogroup=0"]["effect"] == "changes nothing"
     assert refused["effect"] == "cannot run here"
     assert "no feature SUCH_FEATURE" in refused["reason"]
+    # Whether it lasts is told by longer runs.
+    assert len(load(found.folder / "long").cells)
 
     again = load_attribution(found.folder)
     assert again.table["effect"].tolist() == found.table["effect"].tolist()
-    text = "\n".join(attribution_text(again.table))
-    assert "NO_WAKEUP_PREEMPTION removes it" in text
-    assert ("latency_ns=48000000 delays it" in text) == delayed
-    page = make_why_page(found.folder).read_text()
-    assert "NO_WAKEUP_PREEMPTION removes it" in page
+    assert "iosched.slice_idle=0 removes it" in "\n".join(attribution_text(again.table))
+    assert "iosched.slice_idle=0 removes it" in make_why_page(found.folder).read_text()
 
 
 def test_a_store_into_which_something_else_measures_is_waited_for(

@@ -20,6 +20,7 @@ from fiojobs.starters import (
     STARTERS,
     arguments,
     as_options,
+    as_treatments,
     is_harmless,
     program_of,
 )
@@ -369,9 +370,11 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
             starts = [other for other in rest if other != rest[-1] or " " in other]
             starts = [other for other in starts if not other.startswith(("-", "$("))]
             if name not in {*HARMLESS, ""} and word[0] != "-" and any(map(FIO.search, starts)):
+                treatments = as_treatments(rest) if name == "systemd-run" else []
+                given = f", and give its treatment: {', '.join(treatments)}" if treatments else ""
                 raise UserError(
                     f"the fio job: {shown(name)} is not a program that starts fio as it is: begin "
-                    "with fio"
+                    f"with fio{given}"
                 )
             return None
         options |= as_options(name, arguments(name, rest))

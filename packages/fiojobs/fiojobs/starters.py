@@ -51,6 +51,13 @@ SHELLS: Final = ("sh", "bash", "ash", "dash", "zsh")
 CONTAINERS: Final = ("docker", "podman", "nerdctl", "kubectl", "oc")
 ELSEWHERE: Final = ("ssh", "kubectl", "oc")
 DROPS: Final = "/proc/sys/vm/drop_caches"
+# Properties of systemd.resource-control(5), and the files of a cgroup that they are.
+_PROPERTIES: Final = {
+    "CPUWeight": "cpu.weight",
+    "IOWeight": "io.weight",
+    "AllowedCPUs": "cpuset.cpus",
+}
+_PROPERTY: Final = re.compile(r"(?:-p|--property=)?([A-Z]\w+)=(\S+)")
 
 
 def is_harmless(name: str, rest: Sequence[str]) -> bool:
@@ -87,6 +94,17 @@ def arguments(starter: str, rest: list[str]) -> dict[str, str]:
     for _ in range(min(operands, len(rest))):
         given[""] = rest.pop(0)
     return given
+
+
+def as_treatments(words: Sequence[str]) -> list[str]:
+    """Return what systemd-run sets of its cgroup, as treatments: ``cpu.weight=1000``."""
+    found = []
+    for name, value in (match.groups() for match in map(_PROPERTY.fullmatch, words) if match):
+        if name in _PROPERTIES:
+            found.append(f"{_PROPERTIES[name]}={value}")
+        elif name == "CPUQuota" and re.fullmatch("[1-9][0-9]{0,5}%", value):
+            found.append(f"cpu.max='{value[:-1]}000 100000'")
+    return found
 
 
 def as_options(starter: str, given: Mapping[str, str]) -> dict[str, str]:
