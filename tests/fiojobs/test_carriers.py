@@ -11,6 +11,8 @@ from iolab_base.errors import UserError
 
 _CALL = "fio --name=a --rw=randrw --bs=8k"
 _A = Section("a", {"rw": "randrw", "bs": "8k"})
+_DEPTH = range(2000)
+_NESTED = "".join([*(f"sh <<E{n}\n" for n in _DEPTH), _CALL, *(f"\nE{n}" for n in _DEPTH[::-1])])
 
 
 @pytest.mark.parametrize(
@@ -18,7 +20,8 @@ _A = Section("a", {"rw": "randrw", "bs": "8k"})
     [
         f"ssh -p 22 -i key root@host '{_CALL}'",
         f'ssh host "cd /x && sync; {_CALL} | tee log"',
-        f"$ ssh host {_CALL}",
+        f"$ ssh host -- {_CALL}",
+        f"ssh host 'bash -s' <<'EOF'\ncd /mnt\n{_CALL}\nEOF\n",
         f"sudo docker run --rm -it -v /mnt:/fio xridge/{_CALL}",
         "docker run --rm xridge/fio:latest --name=a --rw=randrw --bs=8k",
         f"docker pull xridge/fio\ndocker exec -it fio {_CALL}",
@@ -49,6 +52,7 @@ def test_what_starts_fio_in_a_container_counts() -> None:
         (f"ssh a '{_CALL}' & ssh b '{_CALL}'", "ssh"),
         (f"ssh host modprobe brd; {_CALL}", "modprobe"),
         ("sh -c '# fio --name=a'", "comment"),
+        (_NESTED, "16 deep"),
     ],
 )
 def test_what_runs_fio_elsewhere_may_change_it(text: str, noun: str) -> None:

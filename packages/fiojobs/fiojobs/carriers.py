@@ -60,7 +60,7 @@ def _of_ssh(rest: list[str]) -> str:
     while rest and rest[0].startswith("-"):
         if _OF_SSH.fullmatch(rest.pop(0)) and rest:
             rest.pop(0)
-    return " ".join(rest[1:])
+    return " ".join(rest[2 if rest[1:2] == ["--"] else 1 :])
 
 
 def _in_container(name: str, rest: Sequence[str]) -> str | None:

@@ -214,8 +214,10 @@ def _read_file(text: str, folder: Path, found: _Text) -> None:
         _read_pasted(calls, found)
 
 
-def _read_pasted(text: str, found: _Text) -> None:
+def _read_pasted(text: str, found: _Text, depth: int = 0) -> None:
     """Read the text of a job file, or calls of fio: one after another, or beside each other."""
+    if depth > _DEEPEST:
+        raise UserError(f"the fio job has here-documents more than {_DEEPEST} deep")
     text = with_program(text)
     job = job_text(text)
     if job is not None:
@@ -225,7 +227,8 @@ def _read_pasted(text: str, found: _Text) -> None:
         text = re.sub(r"[,;]\s*(?=\w+=|\Z)", " ", text)
     commands, here = fio_commands(text)
     if here is not None and not commands:
-        _read_file(here, Path(), found)
+        # A job, or the commands that a shell reads.
+        _read_pasted(shell_text(here) or here, found, depth + 1)
     elif not commands:
         raise UserError(f"the fio job is only a comment: {text[:40]!r}")
     for command in commands:
