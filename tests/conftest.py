@@ -16,7 +16,7 @@ from iolab.pathology import registry
 from iolab.targets.vm import VmTarget, prepare
 from tests.support.command import Iolab, Told
 from tests.support.needs import LackError, need, summary, wants
-from tests.support.tiers import Shares, on_own_cores, sort_into_tiers
+from tests.support.tiers import Shares, sort_into_tiers
 
 _WANT = "for want of"
 
@@ -36,13 +36,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the tests into tiers before ``-m`` chooses from them."""
     sort_into_tiers(items)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a test that boots on the cores of its worker, with the fixtures that it needs."""
-    with on_own_cores(item):
-        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

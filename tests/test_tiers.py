@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 from tests.support.processes import child_environment
-from tests.support.tiers import MACHINES, SHARES_OF_THIS_MACHINE, own_cores
+from tests.support.tiers import MACHINES, SHARES_OF_THIS_MACHINE
 
 _ROOT = Path(__file__).parents[1]
 
@@ -50,11 +50,3 @@ def test_what_boots_is_nightly_but_for_what_is_named() -> None:
 def test_shares_of_this_machine_exist() -> None:
     names = [str(path.relative_to(_ROOT)) for path in _ROOT.glob("tests/**/test_*.py")]
     assert [s for s in SHARES_OF_THIS_MACHINE if not any(n.startswith(s) for n in names)] == []
-
-
-def test_a_worker_has_a_core_of_its_own_if_each_can() -> None:
-    assert [own_cores(f"gw{n}", 2, {4, 1}) for n in range(2)] == [{1}, {4}]
-    assert own_cores("gw0", 2, {1, 2, 3}) == {1, 2, 3}
-    # Without workers, or with all tests in one process.
-    assert own_cores("", 1, {0, 1}) == {0, 1}
-    assert own_cores("gw0", 1, {3}) == {3}

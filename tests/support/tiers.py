@@ -7,16 +7,10 @@ nightly if its mark says so.
 A module is one worker's, from its first test to its last: what it boots or starts for all its tests
 exists once. The tests of this machine itself are one worker's, too: it has one /run/iolab, one
 tracefs and one set of loop devices and modules.
-
-With a worker for each core, what boots stays on its worker's core. Two machines on two cores then
-take a tenth less time than if their threads move, and loops that disturb one disturb no other.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import pytest
@@ -45,27 +39,6 @@ def sort_into_tiers(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("vm") and not item.nodeid.startswith(MACHINES):
             item.add_marker("nightly")
     items.sort(key=lambda item: item.get_closest_marker("vm") is None)
-
-
-def own_cores(worker: str, workers: int, cores: set[int]) -> set[int]:
-    """Return the cores of a worker such as ``gw1``: one if each can have one, else all."""
-    if workers != len(cores) or not worker.startswith("gw"):
-        return cores
-    return {sorted(cores)[int(worker.removeprefix("gw"))]}
-
-
-@contextmanager
-def on_own_cores(item: pytest.Item) -> Iterator[None]:
-    """Keep this thread, and what it starts, on the worker's cores while a test that boots runs."""
-    every = os.sched_getaffinity(0)
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    boots = item.get_closest_marker("vm") is not None
-    os.sched_setaffinity(0, own_cores(worker, workers, every) if boots else every)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, every)
 
 
 class Shares(LoadScopeScheduling):  # type: ignore[misc]
