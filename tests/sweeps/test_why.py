@@ -155,12 +155,12 @@ def test_a_known_cause_is_found_in_a_real_kernel(tmp_path: Path) -> None:
         Request(profile="quick", kernels=["6.1"], root=tmp_path, jobs=1),
         claim="throughput collapses, short dd",
         interventions=["iosched.slice_idle=0", "NO_SUCH_FEATURE", "autogroup=0"],
-        boots=2,
+        boots=3,
     )
     found = find_causes(asked)
     rows = {str(row["intervention"]): row for row in found.table.to_dict("records")}
     cause, refused = rows["iosched.slice_idle=0"], rows["NO_SUCH_FEATURE"]
-    assert (cause["effect"], cause["stage"], cause["n"]) == ("removes", "confirmed", 2)
+    assert (cause["effect"], cause["stage"], cause["n"]) == ("removes", "confirmed", 3)
     assert cause["baseline"] < 0.31
     assert cause["estimate"] > 0.9
     assert rows["autogroup=0"]["effect"] == "changes nothing"
