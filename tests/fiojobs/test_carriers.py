@@ -47,6 +47,8 @@ def test_what_starts_fio_in_a_container_counts() -> None:
     [
         (f"docker run --cpus=2 img {_CALL}", "--cpus=2"),
         (f"docker run -m 1g img {_CALL}", "-m"),
+        (f"docker run -c 512 img {_CALL}", "-c"),
+        (f"docker exec c {_CALL} --numjobs=$(nproc)", "nproc"),
         (f"taskset -c 1 bash -c '{_CALL}'", "bash"),
         (f"docker run -d postgres\n{_CALL}", "postgres"),
         (f"ssh a '{_CALL}' & ssh b '{_CALL}'", "ssh"),

@@ -9,7 +9,15 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from fiojobs.starters import CONTAINERS, SHELLS, STARTERS, arguments, as_options, program_of
+from fiojobs.starters import (
+    CONTAINERS,
+    ELSEWHERE,
+    SHELLS,
+    STARTERS,
+    arguments,
+    as_options,
+    program_of,
+)
 from fiojobs.words import shown
 from iolab_base.errors import UserError
 
@@ -24,7 +32,9 @@ _NAMED: Final = frozenset(
 )
 _VARIABLE: Final = ("-e", "--env")
 # Options of a container that slow its processes.
-_LIMIT: Final = re.compile("--(?:cpu|cpus|cpuset|memory|blkio|device-(?:read|write))(?:[-=].*)?|-m")
+_LIMIT: Final = re.compile(
+    "--(?:cpu|cpus|cpuset|memory|blkio|device-(?:read|write)|limits)(?:[-=].*)?|-m"
+)
 # fio, and an image that is called after it: "xridge/fio:latest".
 _FIO: Final = re.compile(r"(?:/\S*/)?fio|(?:[\w.-]+/)+fio(?::[\w.-]+)?|fio:[\w.-]+")
 
@@ -72,7 +82,9 @@ def _in_container(name: str, rest: Sequence[str]) -> str | None:
         if not starts or (place and rest[place - 1] in _NAMED):
             continue
         own = rest[:place]
-        if limits := [option for option in own if _LIMIT.fullmatch(option)]:
+        # docker's -c is a weight, kubectl's a name.
+        weighs = name not in ELSEWHERE
+        if limits := [o for o in own if _LIMIT.fullmatch(o) or (weighs and o == "-c")]:
             raise UserError(
                 f"the fio job: {name} limits fio by {shown(limits[0])}: leave it out, and give "
                 "the limit as a file of the cgroup, such as cpu.max"
