@@ -345,7 +345,7 @@ def neighbourhoods(data: Path) -> str:
             there = measured["verdict"] == "reproduced"
             lacking = measured[~there & (measured["place"] != "")]
             places = lacking.groupby("verdict", sort=False)["place"].agg("; ".join)
-            elsewhere = ", ".join(f"{verdict} ({where})" for verdict, where in places.items())
+            elsewhere = ", ".join(f"{verdict} ({at})" for verdict, at in places.items())
             value = f"{_WORDS[own['verdict']]}: {number_text(own['estimate'])}"
             share = f"{there.sum()} of {len(measured)}"
             where = (folder.name, markdown(str(kernel)), str(claim))

@@ -174,7 +174,7 @@ def test_a_comparison_of_one_kernel_holds_nothing_of_another() -> None:
 
 
 def test_a_figure_of_an_unknown_column_is_one_sentence(pair: Comparison) -> None:
-    with pytest.raises(UserError, match="the measure iop; did you mean iops"):
+    with pytest.raises(UserError, match="no cell has the measure iop; did you mean iops"):
         pair.figure("iop")
 
 

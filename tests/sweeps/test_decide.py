@@ -79,6 +79,7 @@ def test_what_the_first_boots_do_not_decide_gets_more(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    assert [look.boots for look in LOOKS] == [3, 6]
     # One more shows what three more do.
     looks = (LOOKS[0], replace(LOOKS[1], boots=4))
     for module in (claims, decide_module):

@@ -134,7 +134,7 @@ def test_measures_are_told_for_both_cells(measured: list[tuple[str, int]]) -> No
 
 
 def test_an_unknown_measure_is_a_mistake_before_a_boot(measured: list[tuple[str, int]]) -> None:
-    with pytest.raises(MissingMeasureError, match="iosp"):
+    with pytest.raises(MissingMeasureError, match="no cell has the measure iosp"):
         ask(f"iosp {AT} > 0.5")
     assert not measured
 

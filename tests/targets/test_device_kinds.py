@@ -24,13 +24,12 @@ _NVME = {"name": "disk", "kind": "nvme", "size_mib": 64, "memory_backed": False}
 
 def _disk(name: str, size_mib: int = 128) -> dict[str, Any]:
     disk = {"name": name, "kind": "null_blk", "size_mib": size_mib}
-    # Slow, so that the processor is idle, which costs no time here.
-    return {**disk, "irqmode": 2, "completion_ns": 1_000_000}
+    return {**disk, "irqmode": 2, "completion_ns": 10_000}
 
 
 def _cell(name: str, *devices: dict[str, Any], kind: str = "", **different: Any) -> dict[str, Any]:
     on = {"kind": kind, **({"device": devices[-1]["name"]} if devices else {})}
-    work = job(iodepth=4, batch=1, **different)
+    work = job(batch=1, **different)
     return {"id": name, "devices": [*devices], "filesystem": on if kind else None, "job": work}
 
 

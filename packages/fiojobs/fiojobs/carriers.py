@@ -37,6 +37,7 @@ _LIMIT: Final = re.compile(
 )
 # fio, and an image that is called after it: "xridge/fio:latest".
 _FIO: Final = re.compile(r"(?:/\S*/)?fio|(?:[\w.-]+/)+fio(?::[\w.-]+)?|fio:[\w.-]+")
+_STARTS: Final = frozenset((*STARTERS, *SHELLS))
 
 
 def carried(words: Sequence[str]) -> str | None:
@@ -78,7 +79,7 @@ def _in_container(name: str, rest: Sequence[str]) -> str | None:
     first = rest.index("--") + 1 if "--" in rest else 0
     for place, word in enumerate(rest[first:], first):
         is_fio = _FIO.fullmatch(word) is not None
-        starts = is_fio or program_of(word) in (*STARTERS, *SHELLS)
+        starts = is_fio or program_of(word) in _STARTS
         if not starts or (place and rest[place - 1] in _NAMED):
             continue
         own = rest[:place]
@@ -89,13 +90,10 @@ def _in_container(name: str, rest: Sequence[str]) -> str | None:
                 f"the fio job: {name} limits fio by {shown(limits[0])}: leave it out, and give "
                 "the limit as a file of the cgroup, such as cpu.max"
             )
-        call = [*rest[place:]]
-        behind = program_of(call[1]) if len(call) > 1 else ""
-        if is_fio and behind in ("fio", *STARTERS, *SHELLS):
-            # The first one names the container or its image.
-            call.pop(0)
-        elif is_fio:
-            call[0] = "fio"
+        behind = rest[place + 1 :]
+        # The name of a container or an image stands before what runs in it.
+        is_name = is_fio and bool(behind) and program_of(behind[0]) in {"fio", *_STARTS}
+        call = behind if is_name else ["fio" if is_fio else word, *behind]
         pairs = itertools.pairwise(own)
         given = [value for option, value in pairs if option in _VARIABLE and "=" in value]
         return shlex.join([*(["env", *given] if given else []), *call])
