@@ -21,7 +21,7 @@ from typing import Any, Final
 from fiojobs import Row
 from icountvm.catalogue import CATALOGUE
 from icountvm.kernels import cached_kernel, check_name
-from icountvm.snapshots import MOST_KEPT
+from icountvm.snapshots import FEWEST_KEPT
 from iolab.blocks import Block
 from iolab.design import blocks_of
 from iolab.pathology.base import Pathology
@@ -53,8 +53,8 @@ _KEPT: Final = 2000
 _MOST_BYTES: Final = 1 << 20
 # Older blocks may be from a slower iolab or another disk.
 _NEWEST: Final = 20
-# Machines whose blocks are measured together: half of the snapshots that the cache keeps.
-_TURNS: Final = MOST_KEPT // 2
+# Machines whose blocks are measured together: half of the snapshots that any disk keeps.
+_TURNS: Final = FEWEST_KEPT // 2
 _ASSUMED: Final = "assumed: no block was measured on this machine yet"
 # What a block has in common with those that its duration is estimated from; the most alike first.
 _ALIKE: Final = {

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -236,7 +237,7 @@ def test_a_snapshot_in_use_is_not_forgotten(kept: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(snapshots, "make_snapshot", make)
     boot = Boot([], kept, None, kept, kept, stall_s=1.0)
     with kept_snapshot("used", Machine(), lambda work: boot) as snapshot:
-        for n in range(20):
+        for n in range(40):
             (kept / f"{n:02}").mkdir()
         os.utime(snapshot.folder, (0, 0))
         snapshots._forget_old(kept)
@@ -245,9 +246,14 @@ def test_a_snapshot_in_use_is_not_forgotten(kept: Path, monkeypatch: pytest.Monk
     assert not snapshot.folder.exists()
 
 
-def test_the_oldest_snapshots_are_forgotten(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("free_gib", "most"), [(19, 12), (20, 36)])
+def test_the_oldest_snapshots_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_gib: int, most: int
+) -> None:
+    free = SimpleNamespace(free=free_gib << 30)
+    monkeypatch.setattr("icountvm.snapshots.shutil.disk_usage", lambda folder: free)
     now = time.time()
-    for n in range(20):
+    for n in range(40):
         folder = tmp_path / f"{n:02}"
         folder.mkdir()
         os.utime(folder, (now - n, now - n))
@@ -255,7 +261,7 @@ def test_the_oldest_snapshots_are_forgotten(tmp_path: Path) -> None:
     snapshots._forget_old(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         ".lock",
-        *(f"{n:02}" for n in range(snapshots.MOST_KEPT)),
+        *(f"{n:02}" for n in range(most)),
     ]
 
 

@@ -58,8 +58,9 @@ _log = logging.getLogger(__name__)
 
 _NAME = "booted"
 _NODE = "snapshot"
-# Each is 0.3 GB.
-MOST_KEPT = 12
+# Each is 0.3 to 0.5 GB. The most are kept while the disk has room for as much again.
+MOST_KEPT, FEWEST_KEPT = 36, 12
+_AMPLE_BYTES = 20 << 30
 _ROOM_BYTES = 600 << 20
 _POLL_S = 0.05
 _TRIES = 8
@@ -322,7 +323,9 @@ def _forget_old(folder: Path) -> None:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode):
                 used[path] = status.st_mtime
-    for path in sorted(used, key=lambda path: used[path])[:-MOST_KEPT]:
+    ample = shutil.disk_usage(folder).free >= _AMPLE_BYTES
+    kept = MOST_KEPT if ample else FEWEST_KEPT
+    for path in sorted(used, key=lambda path: used[path])[:-kept]:
         lock = lock_of(path)
         with suppress(OSError, IolabError, _InUseError), locked(lock, _refuse_to_wait):
             with scratch_dir(folder) as work:
