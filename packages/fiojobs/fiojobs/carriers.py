@@ -30,7 +30,7 @@ _NAMED: Final = frozenset(
         *("--workdir", "--container", "--namespace", "--entrypoint"),
     )
 )
-_VARIABLE: Final = ("-e", "--env")
+_VARIABLE: Final = re.compile("(?:--env=|-e)?([A-Za-z_][A-Za-z0-9_]*=.*)", re.DOTALL)
 # Options of a container that slow its processes.
 _LIMIT: Final = re.compile(
     "--(?:cpu|cpus|cpuset|memory|blkio|device-(?:read|write)|limits)(?:[-=].*)?|-m"
@@ -95,6 +95,8 @@ def _in_container(name: str, rest: Sequence[str]) -> str | None:
         is_name = is_fio and bool(behind) and program_of(behind[0]) in {"fio", *_STARTS}
         call = behind if is_name else ["fio" if is_fio else word, *behind]
         pairs = itertools.pairwise(own)
-        given = [value for option, value in pairs if option in _VARIABLE and "=" in value]
+        words = [value for option, value in pairs if option in ("-e", "--env")]
+        words += [option for option in own if option.startswith(("-e", "--env="))]
+        given = [match[1] for match in map(_VARIABLE.fullmatch, words) if match]
         return shlex.join([*(["env", *given] if given else []), *call])
     return None
