@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -18,12 +16,9 @@ from iolab.report.indexes import AtlasIndex, answer
 from iolab.report.tables import effect_table, level_table
 from iolab.shown import markdown
 from iolab.stats.attribution import OTHERWISE, TURNS, WORKLOAD, change_text
-from iolab.stats.claims import Selected
 from iolab.stats.conditions import kernel_order, kernels_of
-from iolab.stats.estimates import COVERS, number_text
 from iolab.stats.shape import threshold
 from iolab.stats.verdicts import (
-    neighbourhood_table,
     places_of,
     rule_text,
     verdict_table,
@@ -33,8 +28,17 @@ from iolab.store.dataset import Dataset, load, result_folders, with_measure
 from iolab.sweeps.atlas import entries
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
+from paper.make.controls import (
+    brackets,
+    first_of_each,
+    mitigated,
+    neighbourhoods,
+    recipes,
+    trials,
+)
+from paper.make.marked import WORDS, table, verdict_cell
 from paper.make.observed import read_observed, tables
-from paper.make.results import bracket_rows, compared, judged_at, trial_rows
+from paper.make.results import bracket_rows, compared, trial_rows
 
 _ROOT = Path(__file__).resolve().parents[2]
 README = _ROOT / "README.md"
@@ -48,17 +52,6 @@ STATISTICS = _ROOT / "docs" / "statistics.md"
 MACHINES = _ROOT / "docs" / "real-machines.md"
 ATLAS = _ROOT / "docs" / "atlas.md"
 COSTS = _ROOT / "docs" / "images" / "observer-costs.svg"
-# How the tables of README and docs name a verdict.
-_WORDS = {
-    "reproduced": "yes",
-    "not reproduced": "no",
-    "other cause": "other cause",
-    "inconclusive": "?",
-    "not applicable": "n/a",
-    "not measured": "not measured",
-    "cannot run here": "-",
-}
-_MITIGATED = "boot.mitigations=auto"
 # What a switch may do to a claim, in the order of the rows.
 _EFFECTS = (*TURNS, *OTHERWISE, WORKLOAD)
 
@@ -71,16 +64,12 @@ def verdicts(data: Path) -> str:
     """Return the verdicts on all pathologies in `data` as a Markdown table, a column per kernel."""
     judged = _judged(data)
     kernels = kernels_of(judged)
-    lines = [_row("report", *map(markdown, kernels)), "|---" * (len(kernels) + 1) + "|"]
+    found = []
     for name, rows in judged[~judged["secondary"]].groupby("pathology", sort=False):
         cells = {kernel: answer(of_one)[0] for kernel, of_one in rows.groupby("kernel")}
         link = f"[{name}](notebooks/{get_pathology(str(name)).notebook})"
-        lines.append(_row(link, *(cells.get(kernel, "") for kernel in kernels)))
-    return "\n".join(lines)
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+        found.append((link, *(cells.get(kernel, "") for kernel in kernels)))
+    return table(("report", *map(markdown, kernels)), found)
 
 
 def claims(data: Path) -> str:
@@ -88,11 +77,11 @@ def claims(data: Path) -> str:
 
     The reasons why a claim cannot be judged follow the tables, each reason once.
     """
-    table = _judged(data)
+    judged = _judged(data)
     parts = [
-        _claims_table(str(name), rows) for name, rows in table.groupby("pathology", sort=False)
+        _claims_table(str(name), rows) for name, rows in judged.groupby("pathology", sort=False)
     ]
-    lacking = table[table["verdict"].isin(["not measured", "cannot run here"])]
+    lacking = judged[judged["verdict"].isin(["not measured", "cannot run here"])]
     reasons = []
     for reason, rows in lacking.groupby("reason", sort=False):
         where = [
@@ -105,27 +94,15 @@ def claims(data: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _claims_table(name: str, table: pd.DataFrame) -> str:
-    kernels = kernels_of(table)
-    lines = [
-        f"## {name}\n",
-        _row("claim", "kind", "rule", *kernels),
-        "|---" * (len(kernels) + 3) + "|",
-    ]
-    for claim, rows in table.groupby("claim", sort=False):
+def _claims_table(name: str, judged: pd.DataFrame) -> str:
+    kernels = kernels_of(judged)
+    found = []
+    for claim, rows in judged.groupby("claim", sort=False):
         first = rows.iloc[0]
-        cells = {row["kernel"]: _verdict(row) for row in rows.to_dict("records")}
+        cells = {row["kernel"]: verdict_cell(row) for row in rows.to_dict("records")}
         kind = f"{first['kind']}, secondary" if first["secondary"] else first["kind"]
-        lines.append(_row(str(claim), kind, first["rule"], *(cells[kernel] for kernel in kernels)))
-    return "\n".join(lines)
-
-
-def _verdict(row: Mapping[Any, Any]) -> str:
-    word = _WORDS[row["verdict"]]
-    if not row["n"]:
-        return word
-    covers = f" ({COVERS[row['n']]})" if row["n"] in COVERS else ""
-    return f"{word}: {verdict_text(row)}, n = {row['n']}{covers}"
+        found.append((str(claim), kind, first["rule"], *(cells[kernel] for kernel in kernels)))
+    return f"## {name}\n\n" + table(("claim", "kind", "rule", *kernels), found)
 
 
 def causes(data: Path) -> str:
@@ -136,43 +113,38 @@ def causes(data: Path) -> str:
     """
     judged = _judged(data).set_index(["pathology", "kernel", "claim"])["verdict"]
     found = [load_attribution(path.parent) for path in data.glob("why/*/attribution.json")]
+    head = ("claim", "kernel", "unchanged", "switch", "effect", "with it", "change", "tried")
     parts = []
     for name in PATHOLOGIES:
         of_name = [one for one in found if one.pathology == name]
-        lines = [
-            f"## {name}\n",
-            _row("claim", "kernel", "unchanged", "switch", "effect", "with it", "change", "tried"),
-            "|---" * 8 + "|",
+        rows = [
+            row
+            for one in sorted(of_name, key=lambda one: kernel_order(one.kernel))
+            for claim in one.claims
+            for row in _causes_rows(one, claim, str(judged.get((name, one.kernel, claim.name), "")))
         ]
-        for one in sorted(of_name, key=lambda one: kernel_order(one.kernel)):
-            lines += [
-                row
-                for claim in one.claims
-                for row in _causes_rows(
-                    one, claim, str(judged.get((name, one.kernel, claim.name), ""))
-                )
-            ]
         if of_name:
-            parts.append("\n".join(lines))
+            parts.append(f"## {name}\n\n{table(head, rows)}")
     return "\n\n".join(parts)
 
 
-def _causes_rows(found: Attribution, claim: Claim, otherwise: str) -> list[str]:
+def _causes_rows(found: Attribution, claim: Claim, otherwise: str) -> list[tuple[str, ...]]:
     """Return a claim's rows; `otherwise` is its verdict where nothing was confirmed."""
-    table = found.table[found.table["claim"] == claim.name]
-    moved = table[(table["stage"] == "confirmed") & table["effect"].isin(_EFFECTS)]
+    tried = found.table[found.table["claim"] == claim.name]
+    moved = tried[(tried["stage"] == "confirmed") & tried["effect"].isin(_EFFECTS)]
     value, confirmed = found.unchanged(claim.name)
     verdict = confirmed or otherwise
     unchanged = _value(value)
     if verdict not in ("", "cannot run here"):
-        unchanged = f"{_WORDS[verdict]}: {unchanged}"
+        unchanged = f"{WORDS[verdict]}: {unchanged}"
     order = moved["effect"].map(_EFFECTS.index)
     cells = [
         (_switches(r["intervention"]), r["effect"], _value(r["estimate"]), change_text(claim, r))
         for r in moved.loc[order.sort_values(kind="stable").index].to_dict("records")
     ]
-    head, tried = (claim.name, found.kernel, unchanged), str(len(table))
-    return [_row(*head, *each, tried) for each in cells or [("no single switch", "", "", "")]]
+    where = (claim.name, found.kernel, unchanged)
+    cells = cells or [("no single switch", "", "", "")]
+    return [(*where, *each, str(len(tried))) for each in cells]
 
 
 def _switches(intervention: str) -> str:
@@ -210,22 +182,16 @@ def thresholds(folder: Path, value: str, limit: float) -> str:
     balance = with_measure(data, "balance_weight").query("role == 'control' and not recorded")
     weights = sorted(cells["weight"].dropna().unique())
     head = ["kernel", "balance weight", f"reaches {limit:g} between", *(f"{w:g}" for w in weights)]
-    lines = [_row(*head), "|---" * len(head) + "|"]
+    rows = []
     for kernel in kernels_of(cells):
         here = cells[cells["kernel"] == kernel]
         found = threshold(here, value, limit)
         of_kernel = balance.loc[balance["kernel"] == kernel, "balance_weight"]
         between = "never" if found.censored else f"{found.low:g} and {found.high:g}"
         means = here.groupby("weight")[value].mean()
-        lines.append(
-            _row(
-                markdown(kernel),
-                f"{of_kernel.median():.0f}" if len(of_kernel) else "no worker",
-                between,
-                *(f"{means[w]:.2f}" for w in weights),
-            )
-        )
-    return "\n".join(lines)
+        median = f"{of_kernel.median():.0f}" if len(of_kernel) else "no worker"
+        rows.append((markdown(kernel), median, between, *(f"{means[w]:.2f}" for w in weights)))
+    return table(head, rows)
 
 
 def unwritten(folder: Path) -> str:
@@ -241,7 +207,7 @@ def unwritten(folder: Path) -> str:
     weights = list(switches["weight"].unique())
     head = ["kernel", "extents", "preemption", *(f"switches per I/O, {w}" for w in weights)]
     head += [f"IOPS, {w}" for w in weights[1:]]
-    lines = [_row(*head), "|---" * len(head) + "|"]
+    found = []
     for place, rows in switches.groupby(where, sort=False):
         kernel, extents, model = place
         means = rows.set_index("weight")["mean"]
@@ -249,8 +215,8 @@ def unwritten(folder: Path) -> str:
         cells = [f"{means[w]:.2f}" for w in weights]
         cells += [f"{r['ratio']:.2f} [{r['low']:.2f}, {r['high']:.2f}]" for r in ratios]
         preemption = str(model).removeprefix("preempt=").replace("none", "default")
-        lines.append(_row(markdown(str(kernel)), str(extents), preemption, *map(markdown, cells)))
-    return "\n".join(lines)
+        found.append((markdown(str(kernel)), str(extents), preemption, *map(markdown, cells)))
+    return table(head, found)
 
 
 def latencies(folder: Path) -> str:
@@ -259,16 +225,15 @@ def latencies(folder: Path) -> str:
     A row for each kernel and switch: the boots, those with more than one switch per I/O, and the
     least and the most switches per I/O.
     """
-    head = ("kernel", "switch", "boots", "with ping-pong", "switches per I/O")
-    lines = [_row(*head), "|---" * len(head) + "|"]
+    rows = []
     cells = _plain_cells(load(folder)).query("role == 'treatment'")
     for place, found in cells.groupby(["kernel", INTERVENTION])["switches_per_io"]:
         kernel, switch = map(str, place)
         ends = " to ".join(dict.fromkeys(f"{end:.2f}" for end in (found.min(), found.max())))
         counts = (str(len(found)), str((found > 1).sum()))
         shown = "none" if switch == NO_INTERVENTION else f"`{switch}`"
-        lines.append(_row(markdown(kernel), shown, *counts, ends))
-    return "\n".join(lines)
+        rows.append((markdown(kernel), shown, *counts, ends))
+    return table(("kernel", "switch", "boots", "with ping-pong", "switches per I/O"), rows)
 
 
 def rules() -> str:
@@ -277,108 +242,15 @@ def rules() -> str:
 
 
 def _rules_table(pathology: Pathology) -> str:
-    lines = [
-        f"## {pathology.name}\n\nSHA-256 of its rules: `{rules_digest(pathology)}`\n",
-        _row("claim", "rule", "published", "why this limit"),
-        "|---" * 4 + "|",
-    ]
+    rows = []
     for claim in pathology.claims:
         published = "-" if claim.published is None else f"{claim.published:.4g}"
         start = "" if claim.without is None else f" from {claim.without:.4g}"
-        why = claim.why or f"half-way{start}"
-        lines.append(_row(claim.name, rule_text(claim), published, why))
+        rows.append((claim.name, rule_text(claim), published, claim.why or f"half-way{start}"))
     places = "; ".join(places_of(neighbours(pathology))[1:])
-    return "\n".join([*lines, *([f"\nAround its own set-up: {places}."] if places else [])])
-
-
-def brackets(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return reports between yes and no (rows of `bracket_rows`) as a Markdown table."""
-    head = (
-        *("report", "claim", "published"),
-        *("its own kernel", "has the effect", "commit", "no longer"),
-    )
-    lines = [_row(*head), "|---" * len(head) + "|"]
-    for row in rows:
-        own, there, gone = (
-            f"{markdown(row[part]['kernel'])} {_verdict(row[part])}{_control(row[part])}"
-            for part in ("own", "with", "without")
-        )
-        commit = f"{row['does']} `{row['commit']}` {row['subject']} ({row['release']})"
-        claim = f"{row['claim']} ({row['rule']})"
-        published = "-" if row["published"] is None else f"{row['published']:.3g}"
-        lines.append(_row(row["pathology"], claim, published, own, there, commit, gone))
-    return "\n".join(lines)
-
-
-def _control(side: Mapping[str, Any]) -> str:
-    """Return the estimate of a side's negative control, "" without one."""
-    return "" if side["control"] is None else f"; negative control {number_text(side['control'])}"
-
-
-def trials(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return single changes of a kernel (rows of `trial_rows`), with a column for each claim."""
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault((row["kernel"], row["change"]), []).append(row)
-    claims = [row["claim"] for row in next(iter(found.values()))]
-    lines = [_row("kernel", "change", *claims), "|---" * (2 + len(claims)) + "|"]
-    lines += [_row(*names, *map(_verdict, judged)) for names, judged in found.items()]
-    return "\n".join(lines)
-
-
-def first_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the first row of each report."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for row in rows:
-        found.setdefault(row["pathology"], row)
-    return list(found.values())
-
-
-def neighbourhoods(data: Path) -> str:
-    """Return in how much of a report's neighbourhood the effect is, from ``near`` in `data`."""
-    head = ("report", "kernel", "claim", "its own set-up", "reproduced in", "not in")
-    lines = [_row(*head), "|---" * len(head) + "|"]
-    for folder in sorted((data / "near").iterdir()):
-        table = neighbourhood_table(load(folder))
-        for (kernel, claim), rows in table.groupby(["kernel", "claim"], sort=False):
-            own, measured = rows[rows["place"] == ""].iloc[0], rows[rows["n"] > 0]
-            there = measured["verdict"] == "reproduced"
-            lacking = measured[~there & (measured["place"] != "")]
-            places = lacking.groupby("verdict", sort=False)["place"].agg("; ".join)
-            elsewhere = ", ".join(f"{verdict} ({at})" for verdict, at in places.items())
-            value = f"{_WORDS[own['verdict']]}: {number_text(own['estimate'])}"
-            share = f"{there.sum()} of {len(measured)}"
-            where = (folder.name, markdown(str(kernel)), str(claim))
-            lines.append(_row(*where, value, share, elsewhere or "-"))
-    return "\n".join(lines)
-
-
-def mitigated(data: Path) -> str:
-    """Return the claims with mitigations on, from ``mitigations`` in `data`, beside those off."""
-    lines = [_row("report", "kernel", "claim", "off", "on"), "|---" * 5 + "|"]
-    for folder in sorted((data / "mitigations").iterdir()):
-        off, on = (Selected(load(where)) for where in (data / folder.name, folder))
-        for kernel in kernels_of(on.data.cells):
-            for claim in on.pathology.claims:
-                judged = [
-                    judged_at(off, claim, kernel, {}),
-                    judged_at(on, claim, kernel, {INTERVENTION: _MITIGATED}),
-                ]
-                if all(one["n"] for one in judged):
-                    sides = map(_verdict, judged)
-                    lines.append(_row(folder.name, markdown(kernel), claim.name, *sides))
-    return "\n".join(lines)
-
-
-def recipes() -> str:
-    """Return how each recipe deviates from its report as a Markdown table."""
-    lines = [_row("report", "what", "there", "here", "why"), "|---" * 5 + "|"]
-    lines += [
-        _row(name, row.option, row.asked, row.measured, row.why)
-        for name, pathology in PATHOLOGIES.items()
-        for row in pathology.translation
-    ]
-    return "\n".join(lines)
+    around = f"\n\nAround its own set-up: {places}." if places else ""
+    title = f"## {pathology.name}\n\nSHA-256 of its rules: `{rules_digest(pathology)}`\n\n"
+    return title + table(("claim", "rule", "published", "why this limit"), rows) + around
 
 
 def atlas(data: Path) -> str:
@@ -388,37 +260,34 @@ def atlas(data: Path) -> str:
     """
     # To judge an entry's tables takes its questions.
     known = entries()
-    table = pd.concat([_judged(data), _judged(data / "atlas")], ignore_index=True)
-    found = [one for one in known if (table["pathology"] == one.name).any()]
-    index = AtlasIndex(table, {one.name: [c.name for c in one.controls] for one in found})
+    judged = pd.concat([_judged(data), _judged(data / "atlas")], ignore_index=True)
+    found = [one for one in known if (judged["pathology"] == one.name).any()]
+    index = AtlasIndex(judged, {one.name: [c.name for c in one.controls] for one in found})
     rows = {row["report"]: row for row in index.frame.to_dict("records")}
-    kernels = [f"kernel {kernel}" for kernel in kernels_of(table)]
-    lines = [_row("report", "published", *(k.removeprefix("kernel ") for k in kernels), "cause")]
-    lines.append("|---" * (len(kernels) + 3) + "|")
+    kernels = kernels_of(judged)
+    names = ("published", *(f"kernel {kernel}" for kernel in kernels), "cause")
+    lines = []
     for one in found:
         row, published = rows[one.name], one.report.published
         links = published.links if published else ()
         link = next((link for link in links if link.startswith("https://")), "")
         link = f"reports/{one.name}.md" if one.path is None else link
         title = f"[{markdown(one.report.title)}]({link})" if link else markdown(one.report.title)
-        cells = (
-            "" if row[n] == "not measured" else row[n] for n in ("published", *kernels, "cause")
-        )
-        lines.append(_row(f"{title} (`{one.name}`)", *map(markdown, cells)))
-    return "\n".join(lines)
+        cells = ("" if row[n] == "not measured" else row[n] for n in names)
+        lines.append((f"{title} (`{one.name}`)", *map(markdown, cells)))
+    return table(("report", "published", *kernels, "cause"), lines)
 
 
 def again(data: Path) -> str:
     """Return how often a second sweep with other seeds agrees with the first, as Markdown."""
-    lines = [_row("report", "claims on all kernels", "intervals overlap", "same verdict")]
-    lines.append("|---" * 4 + "|")
+    lines = []
     measured = dict(compared(data, "again"))
     for name in filter(measured.__contains__, PATHOLOGIES):
         rows = measured[name].loc[measured[name]["n"] > 0]
         overlap = (rows["low"] <= rows["virtual_high"]) & (rows["high"] >= rows["virtual_low"])
         same = rows["verdict"] == rows["virtual_verdict"]
-        lines.append(_row(name, *map(str, (len(rows), overlap.sum(), same.sum()))))
-    return "\n".join(lines)
+        lines.append((name, *map(str, (len(rows), overlap.sum(), same.sum()))))
+    return table(("report", "claims on all kernels", "intervals overlap", "same verdict"), lines)
 
 
 def clocks(data: Path) -> str:
@@ -427,27 +296,26 @@ def clocks(data: Path) -> str:
     A row per kernel and claim, of each report in ``other-clock`` of `data`. A last line counts.
     """
     head = ("kernel", "claim", "this clock", "virtual time", "comparison")
-    lines = [_row(*head), "|---" * len(head) + "|"]
-    rows = pd.concat([table for _, table in compared(data, "other-clock")], ignore_index=True)
+    lines = []
+    rows = pd.concat([judged for _, judged in compared(data, "other-clock")], ignore_index=True)
     rows = rows[(rows["n"] > 0) & ~rows["secondary"]]
     for row in rows.to_dict("records"):
         sides = [
-            f"{_WORDS[row[f'{side}verdict']]}: "
+            f"{WORDS[row[f'{side}verdict']]}: "
             + verdict_text({name: row[f"{side}{name}"] for name in ("estimate", "low", "high")})
             for side in ("", "virtual_")
         ]
         outcome = row["reason"] or row["agreement"]
-        lines.append(_row(markdown(row["kernel"]), row["claim"], *sides, outcome))
-    return "\n".join([*lines, f"\n{len(rows)} primary claims; {agreements_text(rows)}."])
+        lines.append((markdown(row["kernel"]), row["claim"], *sides, outcome))
+    return f"{table(head, lines)}\n\n{len(rows)} primary claims; {agreements_text(rows)}."
 
 
 def observed(data: Path) -> list[tuple[Path, str, str]]:
     """Return what the observer counted as Markdown: each table's page and marks, and the table."""
-    found = []
-    for report, name, (head, *rows) in tables(read_observed(data)):
-        lines = [_row(*head), "|---" * len(head) + "|", *(_row(*row) for row in rows)]
-        found.append((REPORTS / f"{report}.md", name, "\n".join(lines)))
-    return found
+    return [
+        (REPORTS / f"{report}.md", name, table(head, rows))
+        for report, name, (head, *rows) in tables(read_observed(data))
+    ]
 
 
 def renew(data: Path) -> None:
@@ -465,8 +333,8 @@ def renew(data: Path) -> None:
     fill(CAUSES, "causes", causes(data))
     fill(RULES, "rules", rules())
     fill(STATISTICS, "again", again(data))
-    table = thresholds(data / "dio_kworker-threshold", "switches_per_io", 1.0)
-    fill(THRESHOLDS, "thresholds", table)
+    reached = thresholds(data / "dio_kworker-threshold", "switches_per_io", 1.0)
+    fill(THRESHOLDS, "thresholds", reached)
     fill(THRESHOLDS, "unwritten", unwritten(data / "dio_kworker-unwritten"))
     fill(THRESHOLDS, "latencies", latencies(data / "dio_kworker-latency"))
     fill(MACHINES, "clocks", clocks(data))

@@ -29,23 +29,16 @@ from paper.make.documents import (
     THRESHOLDS,
     again,
     atlas,
-    brackets,
     causes,
     claims,
     clocks,
     fill,
-    first_of_each,
     latencies,
-    mitigated,
-    neighbourhoods,
-    recipes,
     rules,
     thresholds,
-    trials,
     unwritten,
     verdicts,
 )
-from paper.make.results import bracket_rows, trial_rows
 from tests.support import synthetic
 from tests.support.reports import report
 
@@ -55,35 +48,6 @@ def test_the_readme_and_the_page_of_verdicts_show_what_the_reference_data_say() 
     text = README.read_text(encoding="utf-8")
     assert verdicts(REFERENCE) in text
     assert claims(REFERENCE) in CLAIMS.read_text(encoding="utf-8")
-
-
-@pytest.mark.nightly
-def test_the_page_of_controls_shows_what_their_data_say() -> None:
-    text = CONTROLS.read_text(encoding="utf-8")
-    between = bracket_rows(REFERENCE)
-    assert brackets(between) in text
-    table = brackets(between).splitlines()
-    assert trials(trial_rows(REFERENCE)) in text
-    assert neighbourhoods(REFERENCE) in text
-    mitigations = mitigated(REFERENCE)
-    assert mitigations in text
-    # With mitigations on, no verdict turns.
-    for line in mitigations.splitlines()[2:]:
-        off, on = line.strip("| ").split(" | ")[3:]
-        assert off.partition(":")[0] == on.partition(":")[0], line
-    short = README.read_text(encoding="utf-8")
-    assert brackets(first_of_each(between)) in short
-    reports = [line.split(" | ")[0] for line in table[2:]]
-    assert set(reports) == {f"| {name}" for name in PATHOLOGIES}
-    assert all(
-        (line in short) is (name not in reports[:n])
-        for n, (name, line) in enumerate(zip(reports, table[2:], strict=True))
-    )
-    # A report is a yes on its own kernel and with the effect, and a no without it.
-    for line in table[2:]:
-        own, with_it, _, without = line.strip("| ").split(" | ")[3:]
-        assert all(" yes: " in cell for cell in (own, with_it)), line
-        assert " no: " in without, line
 
 
 @pytest.mark.nightly
@@ -136,12 +100,6 @@ def test_the_throughput_that_cfq_leaves_is_that_of_the_data() -> None:
     kb_per_s = round(float(of_cfq["iops"].mean()) * 512 / 1000)
     for page in (README, CONTROLS):
         assert f"{kb_per_s} KB/s" in page.read_text(encoding="utf-8")
-
-
-def test_the_page_of_controls_shows_what_the_recipes_change() -> None:
-    assert recipes() in CONTROLS.read_text(encoding="utf-8")
-    for pathology in PATHOLOGIES.values():
-        assert pathology.translation
 
 
 @pytest.mark.nightly
