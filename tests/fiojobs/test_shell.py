@@ -70,6 +70,7 @@ _A = Section("a", {"rw": "randrw", "bs": "8k"})
         'O="--rw=randrw"\nO+=" --bs=8k"\nfio --name=a $O',
         'O=(\n  --rw=randrw  # mixed\n  "--bs=8k"\n)\nO+=(--name=a)\nfio "${O[@]}"',
         'declare -a O=(--rw=randrw --bs="8k")\nfio --name=a ${O[@]}\nO=(--rw=read)\n',
+        'O=" --rw=randrw  --bs=8k "\nfio --name=a $O',
         'FIO=fio\n"$FIO" --name=a --rw=randrw --bs=8k',
         "FIO='bin/fio --name=a'\nsudo ${FIO} --rw=randrw --bs=8k",
         "${FIO:-/usr/bin/fio} --name=a --rw=randrw --bs=8k",
@@ -161,3 +162,23 @@ def test_a_variable_of_another_is_its_value() -> None:
 def test_lines_that_are_explained_are_one_command(end: str) -> None:
     text = f"fio --name=a{end}\n  --rw=randrw{end}\n  --bs=8k   # small\n"
     assert read_job(text) == [_A]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fio --name=a --rw=randrw \\\n  #--direct=1 \\\n  #--iodepth=4 \\\n  --bs=8k\n",
+        f"{_CALL}\n\n  # --direct=1 \\\n  # --rw=read \\\necho done\n",
+        f"{_CALL}\n# --direct=1 \\\n# --iodepth=4\n",
+        f"{_CALL}\n# sudo fio --name=b --rw=read \\\n#   --direct=1\n",
+        f"# with --direct=1, too \\\n{_CALL}\n",
+        f"#fio --name=b --direct=1 \\\n{_CALL}\n",
+    ],
+)
+def test_what_stands_in_a_comment_is_no_part_of_a_call(text: str) -> None:
+    assert read_job(text) == [_A]
+
+
+def test_a_comment_that_ends_with_a_backslash_hides_no_call() -> None:
+    found = read_job(f"{_CALL}\n# --direct=1 \\\nfio --name=b --rw=read\n")
+    assert found == [_A, Section("b", {"rw": "read", "stonewall": ""})]

@@ -46,7 +46,8 @@ _OF_ECHO: Final = re.compile("-[neE]+")
 _OTHERWISE: Final = ("else", "elif")
 # The end of a line that goes on: with a backslash, or before an option; either may have a comment.
 _CONTINUED: Final = re.compile(
-    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t])[^\n]*+)*+[ \t]*+\n\s*+(?=-)"
+    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t]|[^\n]*[ \t/]fio[ \t]+-)[^\n]*+)*+"
+    r"[ \t]*+\n\s*+(?=-)"
     r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n\s*+|\Z)"
 )
 # What a page says before a command, "Random reads:", and a line between two.
@@ -216,11 +217,30 @@ def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
         text = _BACKSLASH.sub(r"\\\\", text)
     # A mail or a page may have lost the backslashes of continued lines, or explain each line.
     text = _TITLE.sub("", text)
-    text = _COMMENTED.sub(lambda lines: re.sub(r"\n[ \t]*#", "\n", lines[0]), text)
-    text = _CONTINUED.sub(" ", text)
+    text = _CONTINUED.sub(" ", _without_comments(text))
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     text = without_prompts(commented if FIO.search(commented) else text)
     return _unrolled(_SUBSHELL.sub(_in_this_shell, _without_arrays(text))), documents, here
+
+
+def _without_comments(text: str) -> str:
+    """Return a text whose comments hold calls on one line, and others end with their lines.
+
+    An option in a comment stays one, and a command behind a comment is none of it.
+    """
+
+    def call(comment: re.Match[str]) -> str:
+        lines = re.sub(r"^[ \t]*#", "", comment[0], flags=re.MULTILINE)
+        return re.sub(r"\n[ \t]*#", "\n", comment[0]) if FIO.search(lines) else comment[0]
+
+    lines = _COMMENTED.sub(call, text).split("\n")
+    for number, (line, after) in enumerate(itertools.pairwise(lines)):
+        # The root's prompt looks like a comment.
+        if re.match(r"[ \t]*#.*\\\s*\Z", line) and (
+            not FIO.search(line.lstrip(" \t#")) or re.search(rf"{FIO.pattern}[ \t]", after)
+        ):
+            lines[number] = line.rstrip("\\ \t")
+    return "\n".join(lines)
 
 
 def with_program(text: str) -> str:
@@ -390,7 +410,7 @@ def _split(words: Sequence[str], known: Mapping[str, str]) -> list[str]:
         word = _with_defaults(given, known)
         alone = VARIABLE.fullmatch(word)
         value = known.get(alone[1] or alone[2] or "") if alone else None
-        if value is not None and (not value or value.startswith("-")):
+        if value is not None and re.match(r"\s*(-|\Z)", value):
             found += value.split()
         elif word or not given:
             # ${NAME:-} by itself is no word.
