@@ -54,6 +54,8 @@ _OPTION = re.compile(r"[a-z0-9_][a-z0-9_-]{0,79}", re.ASCII)
 _KEYWORDS = frozenset(
     ("pagesize", "mb_memory", "ncpus", "jobname", "clientuid", "jobnum", "filenum")
 )
+# What a page puts in the place of what it leaves out.
+_LEFT_OUT = re.compile(r"[\s\[(<]*(?:\.{3,}|\u2026)[\s\])>]*")
 # How the name of a device of the machine begins, also of Windows, and such names.
 NODE = r"(?:/dev/(?!shm/)|\\\\[.?]\\)"
 _NODES = re.compile(rf"{NODE}[^:]+(:{NODE}[^:]+)*")
@@ -102,7 +104,9 @@ class _Text:
         """Check the names of a call's sections; the next call may have them again."""
         for name, count in Counter(self.named).items():
             if count > 1:
-                raise UserError(f"the fio job has two sections named {name[:60]!r}")
+                raise UserError(
+                    f"the fio job has two sections named {name[:60]!r}: give each a name of its own"
+                )
         self.named.clear()
 
     def filled(self, value: str, option: str = "") -> str:
@@ -261,6 +265,10 @@ def _read_lines(
     for number, raw in enumerate(text.splitlines(), 1):
         # As strip_blank_end() of fio's init.c: a comment may begin within a line.
         line = re.split("[;#]", raw, maxsplit=1)[0].strip()
+        if _LEFT_OUT.fullmatch(line):
+            raise UserError(
+                f"the fio job: line {number} ({line[:20]}) stands for lines: give those of the job"
+            )
         if line.startswith("["):
             if not line.endswith("]") or not line[1:-1].strip():
                 raise UserError(f"the fio job: line {number} is not a section: {line[:60]!r}")
@@ -352,6 +360,10 @@ def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
     rest = list(command.words)
     while rest:
         word = rest.pop(0)
+        if _LEFT_OUT.fullmatch(word) or word.startswith("[-"):
+            raise UserError(
+                f"the fio job: {word[:40]!r} stands for options: give those that fio gets"
+            )
         dashed = word.startswith("-") and word != "-"
         key, separator, value = word.lstrip("-").partition("=")
         key = whole_name(key) if dashed or separator else key

@@ -69,12 +69,15 @@ _CALL: Final = re.compile(
 # bullet of a list.
 _PROMPT: Final = re.compile(
     rf"^[ \t]*(?:(?:\d+[.)]|[-*\u2022])[ \t]+)?"
-    rf"(?:(?:\[[^\]\n]*\]|[^\s#$%]{{0,80}}(?:[ \t][^\s#$%-]{{1,40}})?)[ \t]?[#$%\u276f\u279c\u227b]"
-    rf"[ \t]*|(?:PS )?[A-Z]:\\[^\n>]*>[ \t]*|[A-Z][\w ]{{0,40}}:[ \t]+(?=(?:sudo )?fio[ \t]))?"
+    rf"(?:(?:\[[^\]\n]*\]|[^\s#$%]{{0,200}}(?:[ \t][^\s#$%-]{{1,40}})?)[ \t]?"
+    rf"[#$%\u276f\u279c\u227b][ \t]*|(?:PS )?[A-Z]:\\[^\n>]*>[ \t]*"
+    rf"|[A-Z][\w ]{{0,40}}:[ \t]+(?=(?:sudo )?fio[ \t]))?"
     rf"(?={_START}|[A-Za-z_]\w*=\S*[ \t]+{_START})",
     re.MULTILINE,
 )
-_HEADER: Final = re.compile(r"^[ \t]*\[(?![^\]\s]+@[^\]]*\]#)[^\]\n]+\][ \t]*([;#].*)?$", re.M)
+_HEADER: Final = re.compile(
+    r"^[ \t]*\[(?![^\]\s]+@[^\]]*\]#|[.\u2026 ]+\])[^\]\n]+\][ \t]*([;#].*)?$", re.M
+)
 # What a page says before a job: "The job:", or the name of its file.
 _TITLE: Final = re.compile(
     r"\A(?:[^\n=\[\]]{1,80}:|\S+\.(?:fio|job|conf|cfg|ini|txt))[ \t]*\n\s*"

@@ -26,7 +26,9 @@ def shown(word: str) -> str:
 
 def no_other_program(text: str) -> UserError:
     """Return the error for a value that another program would print."""
-    return UserError(f"the fio job: iolab runs no other program for a value: {text[:40]!r}")
+    return UserError(
+        f"the fio job: iolab runs no other program for a value: {text[:40]!r}: give what it prints"
+    )
 
 
 def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list[str], str]]:
