@@ -14,7 +14,8 @@ from fiojobs.arithmetic import with_calculations
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
 from fiojobs.plain import job_text, plain_text
-from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_program, with_variables
+from fiojobs.scripts import with_program
+from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_variables
 from fiojobs.words import no_other_program
 from iolab_agent.fio_options import GRAMMARS, same_option, sets_same
 from iolab_agent.plan import Section

@@ -6,13 +6,13 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from fiojobs.carriers import carried
 from fiojobs.plain import FIO, here_documents, run_of, without_prompts
+from fiojobs.scripts import LONGEST_LINE, unrolled, without_arrays
 from fiojobs.starters import (
     DROPS,
     ELSEWHERE,
@@ -27,8 +27,6 @@ from fiojobs.starters import (
 from fiojobs.words import shown, simple_commands
 from iolab_base.errors import UserError
 
-# Of an argument of a Linux program.
-_LONGEST_LINE: Final = 1 << 17
 # Shells within shells.
 _DEEPEST: Final = 4
 # Calls that a pasted text may make: each is a phase.
@@ -63,32 +61,8 @@ _OF_FIO: Final = re.compile(
 # In a line for Windows a backslash is no more than that.
 _WINDOWS: Final = re.compile(r"\\\\[.?]\\|\bfio\.exe\b|\b[A-Z]\\:[/\\]")
 _BACKSLASH: Final = re.compile(r"\\(?!\n)")
-# A loop over values that stand in the text, without another one inside.
-_LOOP: Final = re.compile(
-    r"\bfor[ \t]+([A-Za-z_]\w*)[ \t]+in[ \t]+([^\n;`*?]+?)[ \t]*[;\n]\s*do\b"
-    r"((?:(?!\bfor[ \t]+\w+[ \t]+in\b|[;\n&][ \t]*done\b).)*[;\n&])[ \t]*done\b",
-    re.DOTALL,
-)
-# NAME=VALUE, or NAME=(VALUES) of bash, with a value in which a shell changes nothing.
-_LITERAL: Final = re.compile(
-    r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(?:[\"'(]([^\"'()$`\n]*)[\"')]|([^\s\"'()$`;&|]*))"
-    r"(?=[ \t]*(?:[;#\n]|\Z))",
-    re.MULTILINE,
-)
-# NAME=(WORDS) of bash, NAME+=(WORDS), and all of these words.
-_ARRAY: Final = re.compile(
-    r"^[ \t]*(?:(?:declare|local|readonly|typeset)[ \t]+(?:-\w+[ \t]+)*)?([A-Za-z_]\w*)(\+?)="
-    r"\(((?:[^()\"'`#]|#.*|\"[^\"]*\"|'[^']*')*)\)"
-    r"|\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?",
-    re.MULTILINE,
-)
-# What a script calls a program that it has in a variable.
-_PROGRAM: Final = re.compile(
-    r"(?<![\w=])\"?\$(?:(\w+)|\{(\w+)(?::?-([^{}\s]*))?\})\"?(?=[ \t]+-)", re.ASCII
-)
 # Commands in a shell of their own.
 _SUBSHELL: Final = re.compile(r"(?:^|(?<=[;&|\n]))([ \t]*)\(([^()]*)\)")
-_ELEMENTS: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?\}|\$([A-Za-z_]\w*)")
 
 
 @dataclass
@@ -207,7 +181,7 @@ def _calls(found: list[FioCommand]) -> list[FioCommand]:
 
 def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
     """Return a text as a shell would read it, its here-documents, and the job shown before it."""
-    if len(text) > _LONGEST_LINE:
+    if len(text) > LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
     text, documents = here_documents(text)
     here = next(iter(documents.values())) if len(documents) == 1 else None
@@ -220,7 +194,7 @@ def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
     text = _CONTINUED.sub(" ", _without_comments(text))
     commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     text = without_prompts(commented if FIO.search(commented) else text)
-    return _unrolled(_SUBSHELL.sub(_in_this_shell, _without_arrays(text))), documents, here
+    return unrolled(_SUBSHELL.sub(_in_this_shell, without_arrays(text))), documents, here
 
 
 def _without_comments(text: str) -> str:
@@ -243,65 +217,11 @@ def _without_comments(text: str) -> str:
     return "\n".join(lines)
 
 
-def with_program(text: str) -> str:
-    """Return a text that calls fio by its name where it has fio in a variable."""
-    known = _literals(text, len(text))
-
-    def called(variable: re.Match[str]) -> str:
-        program = known.get(variable[1] or variable[2]) or variable[3] or ""
-        return program if FIO.match(program) else variable[0]
-
-    return _PROGRAM.sub(called, text)
-
-
-def _literals(text: str, end: int) -> dict[str, str]:
-    """Return the variables that a text sets to values of its own before a place in it."""
-    return {name: quoted or plain for name, quoted, plain in _LITERAL.findall(text, 0, end)}
-
-
-def _without_arrays(text: str) -> str:
-    """Return a text with the words of each array in place of its name."""
-    known: dict[str, str] = {}
-
-    def words(match: re.Match[str]) -> str:
-        name, more, listed, used = match.groups()
-        if used:
-            return known.get(used, match[0])
-        before = known.get(name, "") if more else ""
-        plain = " ".join(re.sub(r"(?<!\S)#.*", "", listed).split())
-        known[name] = f"{before} {plain}".strip()
-        # Whether a condition holds for it matters.
-        return f"{name}{more}="
-
-    return _ARRAY.sub(words, text)
-
-
 def _in_this_shell(subshell: re.Match[str]) -> str:
     """Return the commands of a subshell, unless several calls of fio would change their places."""
     call = FIO.search(subshell[2])
     alone = call and not re.search(r"[;&|\n].*\S", subshell[2][call.end() :], re.DOTALL)
     return f"{subshell[1]}{subshell[2]}" if alone else subshell[0]
-
-
-def _unrolled(text: str) -> str:
-    """Return a text with the body of each loop for each of its values, where the text has these."""
-    begin = 0
-    while loop := _LOOP.search(text, begin):
-        name, listed, body = loop.groups()
-        known = _literals(text, loop.start())
-        for variable in _ELEMENTS.finditer(listed):
-            listed = listed.replace(variable[0], known.get(variable[1] or variable[2], variable[0]))
-        if "$" in listed or "{" in listed or not FIO.search(body):
-            begin = loop.end()
-            continue
-        values = re.findall(r"[^\s'\"]+", listed)
-        every = "".join(f"\n{name}={shlex.quote(value)}\n{body}\n" for value in values)
-        text = text[: loop.start()] + every + text[loop.end() :]
-        if len(text) > _LONGEST_LINE:
-            raise UserError(f"the fio job: its loop over {name} makes too many calls of fio")
-        # The loop around it comes next.
-        begin = 0
-    return text
 
 
 def _check_harmless(commands: Sequence[list[str]]) -> str | None:

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""Programs, arrays and loops of a script, written out as the commands that they are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+from fiojobs.plain import FIO
+from iolab_base.errors import UserError
+
+# Of an argument of a Linux program.
+LONGEST_LINE: Final = 1 << 17
+# A loop over values that stand in the text, without another one inside.
+_LOOP: Final = re.compile(
+    r"\bfor[ \t]+([A-Za-z_]\w*)[ \t]+in[ \t]+([^\n;`*?]+?)[ \t]*[;\n]\s*do\b"
+    r"((?:(?!\bfor[ \t]+\w+[ \t]+in\b|[;\n&][ \t]*done\b).)*[;\n&])[ \t]*done\b",
+    re.DOTALL,
+)
+# NAME=VALUE, or NAME=(VALUES) of bash, with a value in which a shell changes nothing.
+_LITERAL: Final = re.compile(
+    r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(?:[\"'(]([^\"'()$`\n]*)[\"')]|([^\s\"'()$`;&|]*))"
+    r"(?=[ \t]*(?:[;#\n]|\Z))",
+    re.MULTILINE,
+)
+# NAME=(WORDS) of bash, NAME+=(WORDS), and all of these words.
+_ARRAY: Final = re.compile(
+    r"^[ \t]*(?:(?:declare|local|readonly|typeset)[ \t]+(?:-\w+[ \t]+)*)?([A-Za-z_]\w*)(\+?)="
+    r"\(((?:[^()\"'`#]|#.*|\"[^\"]*\"|'[^']*')*)\)"
+    r"|\"?\$\{([A-Za-z_]\w*)\[[@*]\]\}\"?",
+    re.MULTILINE,
+)
+# What a script calls a program that it has in a variable.
+_PROGRAM: Final = re.compile(
+    r"(?<![\w=])\"?\$(?:(\w+)|\{(\w+)(?::?-([^{}\s]*))?\})\"?(?=[ \t]+-)", re.ASCII
+)
+_ELEMENTS: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?\}|\$([A-Za-z_]\w*)")
+
+
+def with_program(text: str) -> str:
+    """Return a text that calls fio by its name where it has fio in a variable."""
+    known = _literals(text, len(text))
+
+    def called(variable: re.Match[str]) -> str:
+        program = known.get(variable[1] or variable[2]) or variable[3] or ""
+        return program if FIO.match(program) else variable[0]
+
+    return _PROGRAM.sub(called, text)
+
+
+def _literals(text: str, end: int) -> dict[str, str]:
+    """Return the variables that a text sets to values of its own before a place in it."""
+    return {name: quoted or plain for name, quoted, plain in _LITERAL.findall(text, 0, end)}
+
+
+def without_arrays(text: str) -> str:
+    """Return a text with the words of each array in place of its name."""
+    known: dict[str, str] = {}
+
+    def words(match: re.Match[str]) -> str:
+        name, more, listed, used = match.groups()
+        if used:
+            return known.get(used, match[0])
+        before = known.get(name, "") if more else ""
+        plain = " ".join(re.sub(r"(?<!\S)#.*", "", listed).split())
+        known[name] = f"{before} {plain}".strip()
+        # Whether a condition holds for it matters.
+        return f"{name}{more}="
+
+    return _ARRAY.sub(words, text)
+
+
+def unrolled(text: str) -> str:
+    """Return a text with the body of each loop for each of its values, where the text has these."""
+    begin = 0
+    while loop := _LOOP.search(text, begin):
+        name, listed, body = loop.groups()
+        known = _literals(text, loop.start())
+        for variable in _ELEMENTS.finditer(listed):
+            listed = listed.replace(variable[0], known.get(variable[1] or variable[2], variable[0]))
+        if "$" in listed or "{" in listed or not FIO.search(body):
+            begin = loop.end()
+            continue
+        values = re.findall(r"[^\s'\"]+", listed)
+        every = "".join(f"\n{name}={shlex.quote(value)}\n{body}\n" for value in values)
+        text = text[: loop.start()] + every + text[loop.end() :]
+        if len(text) > LONGEST_LINE:
+            raise UserError(f"the fio job: its loop over {name} makes too many calls of fio")
+        # The loop around it comes next.
+        begin = 0
+    return text
