@@ -27,6 +27,7 @@ _NESTED = "".join([*(f"sh <<E{n}\n" for n in _DEPTH), _CALL, *(f"\nE{n}" for n i
         f"docker pull xridge/fio\ndocker exec -it fio {_CALL}",
         "podman run -e BS=8k img fio --name=a --rw=randrw --bs='${BS}'",
         f'kubectl exec pod -n fio -- bash -c "{_CALL}"',
+        f"oc -n fio rsh pod {_CALL}",
         f'sudo sh -c "echo 3 > /proc/sys/vm/drop_caches; {_CALL}"',
     ],
 )

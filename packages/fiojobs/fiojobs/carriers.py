@@ -53,9 +53,11 @@ def carried(words: Sequence[str]) -> str | None:
     name = program_of(rest.pop(0)) if rest else ""
     if name in SHELLS:
         return _of_shell(rest)
+    if name == "eval":
+        return " ".join(rest)
     if name == "ssh":
         return _of_ssh(rest)
-    verbs = [place for place, word in enumerate(rest) if word in ("run", "exec")]
+    verbs = [place for place, word in enumerate(rest) if word in ("run", "exec", "rsh")]
     return _in_container(name, rest[verbs[0] + 1 :]) if name in CONTAINERS and verbs else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Final
 
 from fiojobs.plain import FIO
@@ -33,20 +34,56 @@ _ARRAY: Final = re.compile(
 )
 # What a script calls a program that it has in a variable.
 _PROGRAM: Final = re.compile(
-    r"(?<![\w=])\"?\$(?:(\w+)|\{(\w+)(?::?-([^{}\s]*))?\})\"?(?=[ \t]+-)", re.ASCII
+    r"(?<![\w=])(\"?)\$(?:(\w+)|\{(\w+)(?::?-([^{}\s]*))?\})\1"
+    r"(?=[ \t]+(?:-|[^\s-]\S*\.(?:fio|job|ini|cfg|conf|txt)\b|\"?\$))",
+    re.ASCII,
 )
+# A variable that holds a call of fio, and one that a shell runs by itself.
+_CALL: Final = re.compile(
+    r"^[ \t]*(?:(?:export|local)[ \t]+)?([A-Za-z_]\w*)="
+    r"(?:\"((?:sudo[ \t]+)?(?:[^\s\"]*/)?fio[ \t](?:[^\"\\]|\\.)*)\""
+    r"|'((?:sudo[ \t]+)?(?:[^\s']*/)?fio[ \t][^'$]*)')(?=[ \t]*(?:[;#\n]|\Z))",
+    re.MULTILINE | re.DOTALL,
+)
+_ALONE: Final = re.compile(
+    r"(?:(?<=\$\()|(?<=[;&|`]) ?|^[ \t]*)(?:(?:sudo|time|eval)[ \t]+)*"
+    r"(\"?)\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})\1(?=[ \t]*(?:$|[|;&)`]|[12]?>))",
+    re.MULTILINE,
+)
+_BRANCH: Final = re.compile(r"\b(?:do|done|fi|else|elif|esac)\b")
 _ELEMENTS: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?\}|\$([A-Za-z_]\w*)")
 
 
 def with_program(text: str) -> str:
-    """Return a text that calls fio by its name where it has fio in a variable."""
-    known = _literals(text, len(text))
+    """Return a text that calls fio by its name where it has fio, or a call of it, in a variable."""
+    programs = [(m.end(), m[1], m[2] or m[3]) for m in _LITERAL.finditer(text)]
+    calls = [(m.end(), m[1], m[2] or m[3]) for m in _CALL.finditer(text)]
 
-    def called(variable: re.Match[str]) -> str:
-        program = known.get(variable[1] or variable[2]) or variable[3] or ""
-        return program if FIO.match(program) else variable[0]
+    def program(variable: re.Match[str]) -> str:
+        held = _held(programs, variable)
+        value = held[1] if held else variable[4] or ""
+        return value if FIO.match(value) else variable[0]
 
-    return _PROGRAM.sub(called, text)
+    def call(variable: re.Match[str]) -> str:
+        held = _held(calls, variable)
+        if held is None:
+            return variable[0]
+        between = text[held[0] : variable.start()]
+        name = variable[2] or variable[3]
+        names = [name, *(one or other for one, other in _ELEMENTS.findall(held[1]))]
+        if _BRANCH.search(between) or re.search(rf"\b(?:{'|'.join(names)})\+?=", between):
+            # A branch may have set another call, a loop other values.
+            raise UserError(f"the fio job: ${name[:40]} may be another call there: give that call")
+        return held[1].replace('\\"', '"')
+
+    return _PROGRAM.sub(program, _ALONE.sub(call, text))
+
+
+def _held(assigned: Sequence[tuple[int, str, str]], use: re.Match[str]) -> tuple[int, str] | None:
+    """Return where a variable was set last before its use, and its value."""
+    name = use[2] or use[3]
+    before = [(end, value) for end, to, value in assigned if to == name and end <= use.start()]
+    return before[-1] if before else None
 
 
 def _literals(text: str, end: int) -> dict[str, str]:

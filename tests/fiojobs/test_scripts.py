@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Programs and calls that a script has in variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from fiojobs.language import read_job
+from iolab_agent.plan import Section
+from iolab_base.errors import UserError
+
+_CALL = "fio --name=a --rw=randrw --bs=8k"
+_A = Section("a", {"rw": "randrw", "bs": "8k"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'C="{_CALL}"\necho "$C"\n$C > log\n',
+        f"C='sudo {_CALL}'\nR=`$C | tail -1`\n",
+        'B=8k\nC="fio --name=a \\\n --rw=randrw --bs=${B}"\nout=$($C)\n',
+        f'C="{_CALL}"; sync\nsudo eval $C\n',
+        'C="fio --name=a --rw=randrw"\neval "$C --bs=8k" | tee log\n',
+        'O="--rw=randrw --bs=8k"\neval "fio --name=a $O"\n',
+    ],
+)
+def test_a_call_may_be_in_a_variable(text: str) -> None:
+    assert read_job(text) == [_A]
+
+
+def test_a_variable_holds_what_it_was_set_to_last() -> None:
+    text = "".join(f"C='fio --name={name} --rw=read'\n$C --bs=8k\n" for name in "ab")
+    assert [section.name for section in read_job(text)] == ["a", "b"]
+    text = 'for b in 4k 8k; do\n  C="fio --name=a --bs=$b"\n  eval "$C"\ndone\n'
+    assert [section.options["bs"] for section in read_job(text)] == ["4k", "8k"]
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["C+=' --bs=8k'", "if x; then C=a; else C=b; fi", "for B in 8k; do", "B=8k"],
+)
+def test_a_call_that_may_be_another_is_refused(between: str) -> None:
+    with pytest.raises(UserError, match="another call"):
+        read_job(f'B=4k\nC="fio --name=a --bs=$B"\n{between}\n$C\n')
+
+
+def test_a_program_in_a_variable_may_read_a_job() -> None:
+    text = "F=./fio\n$F --name=b --rw=read\ncat > a.fio <<E\n[a]\nrw=randrw\nbs=8k\nE\n$F a.fio\n"
+    found = read_job(text)
+    assert found == [
+        Section("b", {"rw": "read"}),
+        Section("a", {**_A.options, "stonewall": ""}),
+    ]
