@@ -37,6 +37,8 @@ _WORDS = "--name=a --rw=read --bs=8k"
         f"services:\n  fio:\n    image: some/fio\n    command: {_WORDS}\n",
         f"- name: run fio\n  command: fio {_WORDS}\n  args:\n    chdir: /mnt\n",
         f"- name: run\n  shell: |\n    cd /mnt\n    fio {_WORDS}\n  register: result\n",
+        f"x:\n  script:\n  - apk add fio\n  - fio {_WORDS}\n  - rm a\n",
+        f"x:\n  script:\n  - date\n  - sudo fio {_WORDS} | tee log\n",
         "kind: ConfigMap\ndata:\n  fio.job: |-\n    [a]\n    rw=read\n    bs=8k\n",
         "data:\n  a.fio: |\n    [a]\n    rw=read\n  b.fio: |\n    [b]\n    rw=write\n---\n"
         "spec:\n  command: [fio, --bs=8k, /jobs/a.fio]\n",
@@ -95,6 +97,7 @@ _TWO = "containers:\n- args: [--name=a, --rw=read]\n- args: [--name=b, --rw=read
         ("containers:\n- args: [--name=b]\ninitContainers:\n- args: [--name=a]\n", False),
         ("services:\n  x:\n    command: --name=a --rw=read\n  y:\n    command: --name=b\n", True),
         ("kind: Job\nargs: [--name=a]\n---\nkind: Job\nargs: [--name=b]\n", True),
+        ("script:\n- fio --name=a --rw=read\n- fio --name=b --rw=read\n", False),
         ("- command: fio --name=a --rw=read\n- command: fio --name=b --rw=read\n", False),
     ],
 )

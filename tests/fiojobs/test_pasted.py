@@ -119,9 +119,28 @@ def test_each_call_reads_its_own_here_document(text: str) -> None:
     assert read_job(text) == [_A, Section("b", {"stonewall": ""})]
 
 
+_JOB = "[a]\nrw=randrw\nbs=8k"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'#!/bin/sh\n# runs ["fio"]\necho "{_JOB}" > a.fio\n\nfio a.fio\n',
+        f"set -e\nprintf '%s\\n' '\n{_JOB}\n' > a.fio\nfio a.fio\n",
+        f"J='{_JOB}'\necho \"$J\" | fio -\n",
+        'for b in 8k; do\n  J="\n  [a]\n  rw=randrw\n  bs=$b"\n  echo "$J" | fio -\ndone\n',
+        f"echo '{_JOB}' | sudo tee /tmp/a.fio\nsudo fio /tmp/a.fio\n",
+        f"echo '[INFO]' > log\n{_CALL}\n",
+    ],
+)
+def test_a_job_may_be_in_quotes(text: str) -> None:
+    assert read_job(text) == [_A]
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
+        ("echo '[a]' > a.fio\necho rw=read >> a.fio\nfio a.fio\n", "several commands"),
         (f"{_TWO.format('')}echo rw=read >> a.fio\nfio a.fio\n", "several commands"),
         (f"{_TWO.format('')}cat >> a.fio <<E\nrw=read\nE\nfio a.fio\n", "several commands"),
         (f"{_TWO.format('')}sed -i s/8k/4k/ a.fio\nfio a.fio\n", "sed -i"),

@@ -48,7 +48,8 @@ def shell_text(text: str) -> str | None:
     if _YAML.match(text):
         return _of_yaml(text)
     # What a here-document holds is read by itself.
-    return _of_program(text) if _LIST.search(text) and "<<" not in text else None
+    code = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
+    return _of_program(text) if _LIST.search(code) and "<<" not in text else None
 
 
 def _of_json(text: str) -> str | None:
@@ -164,9 +165,19 @@ def _call_of(words: list[object]) -> str | None:
     """Return the call of fio that words are, also of an image whose program is fio."""
     if not all(isinstance(word, str | int | float) for word in words):
         return None
-    run = str(words[0]) if len(words) == 1 else _command([str(word) for word in words])
+    texts = [str(word) for word in words]
+    if _are_commands(texts):
+        return "\n".join(texts)
+    run = texts[0] if len(texts) == 1 else _command(texts)
     run = f"fio {run}" if run.startswith("-") and _OWN.search(f"{run} ") else run
     return run if FIO.search(run) and " -" in run else None
+
+
+def _are_commands(texts: list[str]) -> bool:
+    """Return whether each text is a command of its own, as in a script of GitLab."""
+    calls = any(FIO.search(text) and " -" in text for text in texts)
+    words = any(text.startswith("-") for text in texts) or carried(texts) is not None
+    return len(texts) > 1 and calls and (" " in texts[0].strip() or not words)
 
 
 def _of_mapping(given: Mapping[object, object]) -> Iterator[tuple[str, str]]:

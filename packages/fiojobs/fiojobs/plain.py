@@ -85,6 +85,12 @@ _TITLE: Final = re.compile(
 )
 _OPTIONS: Final = re.compile(r"(?:[ \t]*(?:[a-z][\w-]*[ \t]*(?:=.*)?|[;#].*)?\n)+")
 _ECHOED: Final = re.compile(r"(?:\S*[$#][ \t]*)?echo[ \t]")
+# A job in quotes: what a shell prints, or keeps in a variable.
+_IN_QUOTES: Final = re.compile(
+    r"^[ \t]*(?:(?:\S*[$#][ \t]*)?(?:echo|printf)[ \t][^\n]*|(?:export[ \t]+)?[A-Za-z_]\w*=)"
+    r"[\"']\s*(?:[;#][^\n]*\n\s*)*\[[^\]\n]+\][ \t]*\n",
+    re.MULTILINE,
+)
 _SHOWN: Final = re.compile(
     r"^(?:(?:\[[^\]\n]*\]|[^\s=\[]*)[ \t]*[$#] *)?(?:sudo +)?(?:cat|vim?|nano|less|fio) +\S+[ \t]*$"
     r"\n?",
@@ -142,7 +148,7 @@ def _of_blocks(text: str) -> str:
 def job_text(text: str) -> str | None:
     """Return the text of a job file out of a plain text; None if that is a command line."""
     text = _TITLE.sub("", text)
-    given = here_documents(text)[1] or _ECHOED.match(text)
+    given = here_documents(text)[1] or _ECHOED.match(text) or _IN_QUOTES.search(text)
     if not given and _HEADER.search(text):
         return None if run_of(text)[1] else _SHOWN.sub("", text)
     if "\n" not in text or text.startswith("-") or FIO.search(without_prompts(text)):
@@ -155,10 +161,15 @@ def without_prompts(text: str) -> str:
     return _PROMPT.sub("", text)
 
 
+def has_section(text: str) -> bool:
+    """Return whether a text has a line that begins a section."""
+    return _HEADER.search(text) is not None
+
+
 def run_of(text: str) -> tuple[str, str | None]:
     """Return the call that runs a job shown before it, and that job; None without both."""
     text = _TITLE.sub("", text)
-    header = _HEADER.search(text)
+    header = None if _IN_QUOTES.search(text) else _HEADER.search(text)
     run = _RUN.search(text, header.end()) if header else None
     return (text[run.start() :], _SHOWN.sub("", text[: run.start()])) if run else (text, None)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fiojobs.carriers import carried
-from fiojobs.plain import FIO, here_documents, run_of, without_prompts
+from fiojobs.plain import FIO, has_section, here_documents, run_of, without_prompts
 from fiojobs.scripts import LONGEST_LINE, unrolled, without_arrays
 from fiojobs.starters import (
     DROPS,
@@ -114,7 +114,9 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             raise UserError(
                 f"the fio job has a condition for {shown(' '.join(words))}: give the call that runs"
             )
+        known = {**os.environ, **environment}
         held = next((documents[name] for name in files if name in documents), piped)
+        held = held or _printed_job(words, known)
         piped = held if end == "|" else None
         command = None
         # What reads the output of fio does not matter.
@@ -124,7 +126,8 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
         if command is not None:
             if otherwise:
                 raise UserError("the fio job has a condition (else): give the call that runs")
-            echoed = _check_harmless(others)
+            _check_harmless(others)
+            echoed = _printed(others[-1], known) if others else None
             command.here = {**texts, **({} if held is None else {"-": held})}
             if last == "|" and echoed:
                 command.here[""] = echoed
@@ -132,7 +135,6 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             command.beside = behind
             found.append(command)
         else:
-            known = {**os.environ, **environment}
             names = [with_variables(name, known) for name in [*files, *_teed(words)]]
             _keep(texts, held, names)
         if command is not None or last in ("|", "|&"):
@@ -224,11 +226,8 @@ def _in_this_shell(subshell: re.Match[str]) -> str:
     return f"{subshell[1]}{subshell[2]}" if alone else subshell[0]
 
 
-def _check_harmless(commands: Sequence[list[str]]) -> str | None:
-    """Return what the last of the commands before fio prints, if it echoes that.
-
-    Raises UserError for one that may matter: iolab runs fio alone.
-    """
+def _check_harmless(commands: Sequence[list[str]]) -> None:
+    """Raise UserError for a command before fio that may matter: iolab runs fio alone."""
     for words in commands:
         sets = words[0] in _DECLARES or all(map(_ASSIGNED.fullmatch, words)) or "=(" in words[0]
         name = program_of(words[0])
@@ -242,11 +241,26 @@ def _check_harmless(commands: Sequence[list[str]]) -> str | None:
             raise UserError(
                 f"the fio job: iolab starts fio alone, and not {shown(' '.join(words))} before it"
             )
-    if not commands or commands[-1][0] not in ("echo", "printf"):
+
+
+def _printed(words: Sequence[str], known: Mapping[str, str]) -> str | None:
+    """Return what a command prints, if it echoes that; None for any other."""
+    name, *rest = words or [""]
+    if name == "printf":
+        # What it would fill in is not in the text, unless that is all.
+        rest = rest[1:] if re.fullmatch(r"%[sb](?:\\n)?", rest[0] if rest else "") else rest
+        if any("%" in word for word in rest):
+            return None
+    elif name != "echo":
         return None
-    printed = " ".join(itertools.dropwhile(_OF_ECHO.fullmatch, commands[-1][1:]))
-    # What printf would fill in is not in the text.
-    return None if "%" in printed and commands[-1][0] == "printf" else printed.replace("\\n", "\n")
+    printed = " ".join(itertools.dropwhile(_OF_ECHO.fullmatch, rest))
+    return with_variables(printed, known).replace("\\n", "\n")
+
+
+def _printed_job(words: Sequence[str], known: Mapping[str, str]) -> str | None:
+    """Return the job that a command prints; None if that is no job."""
+    printed = _printed(words, known)
+    return printed if printed and has_section(printed) else None
 
 
 def _until_prose(
