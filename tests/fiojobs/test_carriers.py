@@ -35,6 +35,20 @@ def test_a_call_may_be_in_a_container_or_on_another_machine(text: str) -> None:
     assert read_job(text) == [_A]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"$ kubectl exec -it pod -- sh\n/ # \n/ # {_CALL}\n",
+        f"$ docker run -it --rm -v /mnt:/mnt img bash\nroot@a1:/# {_CALL}\n",
+        f"$ ssh -p 22 root@host\n# {_CALL}\n",
+        f"$ sudo -i\n# {_CALL}\n",
+        f"$ sudo su -\n# {_CALL}\n",
+    ],
+)
+def test_a_shell_may_be_opened_first(text: str) -> None:
+    assert read_job(text) == [_A]
+
+
 def test_what_starts_fio_in_a_container_counts() -> None:
     (section,) = read_job(f"kubectl exec pod -- taskset -c 1 {_CALL}")
     assert section.options["cpus_allowed"] == "1"
@@ -49,6 +63,8 @@ def test_what_starts_fio_in_a_container_counts() -> None:
         (f"docker run --cpus=2 img {_CALL}", "--cpus=2"),
         (f"docker run -m 1g img {_CALL}", "-m"),
         (f"docker run -c 512 img {_CALL}", "-c"),
+        (f"docker run -it --cpus=1 img bash\n# {_CALL}", "--cpus=1"),
+        (f"sh setup.sh\n{_CALL}", "setup.sh"),
         (f"docker exec c {_CALL} --numjobs=$(nproc)", "nproc"),
         (f"taskset -c 1 bash -c '{_CALL}'", "bash"),
         (f"docker run -d postgres\n{_CALL}", "postgres"),

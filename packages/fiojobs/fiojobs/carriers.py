@@ -61,6 +61,18 @@ def carried(words: Sequence[str]) -> str | None:
     return _in_container(name, rest[verbs[0] + 1 :]) if name in CONTAINERS and verbs else None
 
 
+def opens_shell(words: Sequence[str]) -> bool:
+    """Return whether a command opens a shell here or elsewhere, in which somebody types."""
+    rest = list(words)
+    if rest[0] in ("sudo", "doas") and rest[1:] in (["-i"], ["-s"]):
+        return True
+    script = carried(rest)
+    shell = rest if script is None else shlex.split(script)
+    # ssh to a machine gives it no script.
+    named = not shell or program_of(shell[0]) in SHELLS
+    return named and all(word.startswith("-") for word in shell[1:])
+
+
 def _of_shell(rest: Sequence[str]) -> str | None:
     """Return the script of ``sh -c SCRIPT``."""
     options = list(itertools.takewhile(lambda word: word.startswith("-"), rest))

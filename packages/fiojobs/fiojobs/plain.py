@@ -22,7 +22,7 @@ _LONG_DASH: Final = re.compile("[\u2013\u2014]")
 # Lines of a page or a terminal that hold nothing, and the end of a code block behind its last word.
 _FENCE: Final = re.compile(
     r"^[ \t]*(?:(?:```|~~~)[\w-]*|={4,}|-{4,}|_{4,}"
-    r"|(?:\[[^\s@]+@[^\]\n]+\]|[^\s@]+@[^\s#$@]+)[#$])[ \t]*$\n?"
+    r"|(?:\[[^\s@]+@[^\]\n]+\]|[^\s@]+@[^\s#$@]+|[/~]\S*[ \t])[#$])[ \t]*$\n?"
     r"|(?<=\S)[ \t]*```[ \t]*$",
     re.MULTILINE,
 )

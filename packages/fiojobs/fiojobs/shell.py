@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fiojobs.carriers import carried
+from fiojobs.carriers import carried, opens_shell
 from fiojobs.plain import FIO, has_section, here_documents, run_of, without_prompts
 from fiojobs.scripts import LONGEST_LINE, unrolled, without_arrays
 from fiojobs.starters import (
@@ -233,7 +233,7 @@ def _check_harmless(commands: Sequence[list[str]]) -> None:
         name = program_of(words[0])
         files = [word for word in words[1:] if word.startswith(("/proc/", "/sys/"))]
         # "apt install fio" installs it, "check_tool fio" asks for it.
-        if sets or program_of(words[-1]) == "fio":
+        if sets or program_of(words[-1]) == "fio" or opens_shell(words):
             continue
         if name in ("sudo", "doas") and len(words) > 1:
             _check_harmless([words[1:]])
