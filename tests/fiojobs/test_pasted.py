@@ -55,6 +55,11 @@ Disk stats (read/write):
         f"> I'm a bit surprised.\n> \n> {_CALL}\n> \n>  read: IOPS=479k\n> ---\n> I don't\n",
         "Here is my job, in fio 3.1.\n\n[a]\nrw=randrw\nbs=8k\n\nIt is slow.\n",
         f"fio --version\nfio-3.27\n{_CALL}\n{_REPORT}",
+        f"## fio here\nThis shows the device's rate, as in a/b.\n- {_CALL}\nIt is all here.\n",
+        f"\u041f\u0440\u0438 \u0437\u0430\u043f\u0443\u0441\u043a\u0435 fio 4Kb\n# {_CALL}\n",
+        f"\u6d4b\u8bd5\u547d\u4ee4\uff1a{_CALL}\n",
+        "The job (in x/a.fio) is as follows.\n\n    [a]\n    rw=randrw\n    bs=8k\n",
+        "```ini\n[a]\nrw=randrw\n```\n\nRun: `fio a.fio --bs=8k`\n",
     ],
 )
 def test_what_stands_around_a_call_is_no_part_of_it(text: str) -> None:

@@ -31,6 +31,11 @@ _BLOCK: Final = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 # A call in a sentence, and a paragraph of sentences: neither options, paths nor signs of a shell.
 _INLINE: Final = re.compile(r"(?:^|(?<=[\s(]))`([^`$\n]+)`", re.MULTILINE)
 _PROSE: Final = re.compile(r"\s*[A-Z](?!.*\s-\S)[^=|<>;&`$\\{}\[\]/#]*[.!?:,]\s*", re.DOTALL)
+# A sentence on a line of its own: no program's name begins with a capital or a foreign letter.
+_SENTENCE: Final = re.compile(
+    r"[ \t]*(?:[A-Z](?!.*\s-\S)(?=(?:\S+ ){3})[^=|<>;&`$\\{}\[\]#\"]*[.!?:,]"
+    r"|(?=[^\W\d_])[^\x00-\x7f][^\"'`=]*)[ \t]*"
+)
 # Here-documents that a pasted text may have.
 _MOST_HERE: Final = 64
 # Blanks in the shortest sentence.
@@ -71,7 +76,7 @@ _PROMPT: Final = re.compile(
     rf"^[ \t]*(?:(?:\d+[.)]|[-*\u2022])[ \t]+)?"
     rf"(?:(?:\[[^\]\n]*\]|[^\s#$%]{{0,200}}(?:[ \t][^\s#$%-]{{1,40}})?)[ \t]?"
     rf"[#$%\u276f\u279c\u227b][ \t]*|(?:PS )?[A-Z]:\\[^\n>]*>[ \t]*"
-    rf"|[A-Z][\w ]{{0,40}}:[ \t]+(?=(?:sudo )?fio[ \t]))?"
+    rf"|(?:[A-Z][\w ]{{0,40}}:[ \t]+|[^\x00-\x7f]{{1,40}}[:\uff1a][ \t]*)(?=(?:sudo )?fio[ \t]))?"
     rf"(?={_START}|[A-Za-z_]\w*=\S*[ \t]+{_START})",
     re.MULTILINE,
 )
@@ -128,10 +133,14 @@ def plain_text(text: str) -> str:
 
 
 def _without_sentences(text: str) -> str:
-    """Return a text without its paragraphs of sentences, if it has others."""
+    """Return a text without its sentences, as paragraphs and on lines, if it has more."""
     parts = re.split(r"\n[ \t]*\n", text)
     kept = [part for part in parts if part.count(" ") < _SHORT or not _PROSE.fullmatch(part)]
-    return "\n\n".join(kept).strip() or text
+    text = "\n\n".join(kept).strip() or text
+    lines = [
+        line for line in text.split("\n") if not _SENTENCE.fullmatch(line) or _CALL.search(line)
+    ]
+    return "\n".join(lines).strip() or text
 
 
 def _of_blocks(text: str) -> str:
@@ -140,6 +149,11 @@ def _of_blocks(text: str) -> str:
         parts = kind.split(text)
         around = "\n".join(parts[::2])
         held = [block for block in parts[1::2] if _CALL.search(block) or _HEADER.search(block)]
+        if kind is _BLOCK and held and not any(map(_CALL.search, held)):
+            # A sentence may have the call that runs the job.
+            sentences = _INLINE.split(around)
+            if len(calls := [*filter(_CALL.search, sentences[1::2])]) == 1:
+                held, around = [*held, *calls], "\n".join(sentences[::2])
         if held and not (_CALL.search(around) or _HEADER.search(around)):
             return "\n".join(held)
     return text

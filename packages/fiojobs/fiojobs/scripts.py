@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from fiojobs.plain import FIO
@@ -50,14 +51,22 @@ _ALONE: Final = re.compile(
     r"(\"?)\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})\1(?=[ \t]*(?:$|[|;&)`]|[12]?>))",
     re.MULTILINE,
 )
+_SET: Final = re.compile(r"(?<![\w-])([A-Za-z_]\w*)\+?=")
 _BRANCH: Final = re.compile(r"\b(?:do|done|fi|else|elif|esac)\b")
 _ELEMENTS: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?\}|\$([A-Za-z_]\w*)")
 
 
 def with_program(text: str) -> str:
     """Return a text that calls fio by its name where it has fio, or a call of it, in a variable."""
-    programs = [(m.end(), m[1], m[2] or m[3]) for m in _LITERAL.finditer(text)]
-    calls = [(m.end(), m[1], m[2] or m[3]) for m in _CALL.finditer(text)]
+    programs, calls = _assigned(_LITERAL, text), _assigned(_CALL, text)
+    # A branch may have set another call, a loop other values.
+    changes: dict[str, list[int]] = {"": [match.start() for match in _BRANCH.finditer(text)]}
+    for match in _SET.finditer(text):
+        changes.setdefault(match[1], []).append(match.start())
+
+    def changed(name: str, start: int, end: int) -> bool:
+        places = changes.get(name, [])
+        return bisect.bisect(places, start) < bisect.bisect(places, end)
 
     def program(variable: re.Match[str]) -> str:
         held = _held(programs, variable)
@@ -68,22 +77,30 @@ def with_program(text: str) -> str:
         held = _held(calls, variable)
         if held is None:
             return variable[0]
-        between = text[held[0] : variable.start()]
         name = variable[2] or variable[3]
-        names = [name, *(one or other for one, other in _ELEMENTS.findall(held[1]))]
-        if _BRANCH.search(between) or re.search(rf"\b(?:{'|'.join(names)})\+?=", between):
-            # A branch may have set another call, a loop other values.
+        names = ["", name, *(one or other for one, other in _ELEMENTS.findall(held[1]))]
+        if any(changed(other, held[0], variable.start()) for other in names):
             raise UserError(f"the fio job: ${name[:40]} may be another call there: give that call")
         return held[1].replace('\\"', '"')
 
     return _PROGRAM.sub(program, _ALONE.sub(call, text))
 
 
-def _held(assigned: Sequence[tuple[int, str, str]], use: re.Match[str]) -> tuple[int, str] | None:
+def _assigned(pattern: re.Pattern[str], text: str) -> dict[str, list[tuple[int, str]]]:
+    """Return for each variable where a text has set it, and its values, in order."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for match in pattern.finditer(text):
+        found.setdefault(match[1], []).append((match.end(), match[2] or match[3]))
+    return found
+
+
+def _held(
+    assigned: Mapping[str, list[tuple[int, str]]], use: re.Match[str]
+) -> tuple[int, str] | None:
     """Return where a variable was set last before its use, and its value."""
-    name = use[2] or use[3]
-    before = [(end, value) for end, to, value in assigned if to == name and end <= use.start()]
-    return before[-1] if before else None
+    values = assigned.get(use[2] or use[3], [])
+    place = bisect.bisect(values, use.start(), key=lambda one: one[0])
+    return values[place - 1] if place else None
 
 
 def _literals(text: str, end: int) -> dict[str, str]:
