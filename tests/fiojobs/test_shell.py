@@ -179,6 +179,16 @@ def test_what_stands_in_a_comment_is_no_part_of_a_call(text: str) -> None:
     assert read_job(text) == [_A]
 
 
+def test_a_blank_line_ends_a_command_that_goes_on() -> None:
+    found = read_job(f"{_CALL} \\\n\nfio --name=b --rw=read\n")
+    assert found == [_A, Section("b", {"rw": "read", "stonewall": ""})]
+
+
+def test_a_shell_fills_in_a_here_document() -> None:
+    text = "cat > a.fio <<E\n[a]\nrw=randrw\nbs=${IOLAB_ABSENT:-8k}\nE\nfio a.fio\n"
+    assert read_job(text) == [_A]
+
+
 def test_a_comment_that_ends_with_a_backslash_hides_no_call() -> None:
     found = read_job(f"{_CALL}\n# --direct=1 \\\nfio --name=b --rw=read\n")
     assert found == [_A, Section("b", {"rw": "read", "stonewall": ""})]

@@ -125,7 +125,15 @@ def test_files_of_one_name_in_two_folders_are_two(sections: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["/dev/nvme{0,1}n1", "/dev/sd{b..e}", "/dev/nvme*n1", "/a/?", "/dev/a:...:/dev/z"]
+    "name",
+    [
+        "/dev/nvme{0,1}n1",
+        "/dev/sd{b..e}",
+        "/dev/sd[b-e]",
+        "/dev/nvme*n1",
+        "/a/?",
+        "/dev/a:...:/dev/z",
+    ],
 )
 def test_a_pattern_of_names_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="is a pattern"):

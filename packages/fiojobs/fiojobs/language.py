@@ -74,6 +74,8 @@ class _Text:
     sections: list[Section] = field(default_factory=list)
     only: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    # Variables that a condition makes unsure.
+    unsure: frozenset[str] = frozenset()
     # Names of sections of this call of fio, as they were given.
     named: list[str] = field(default_factory=list)
 
@@ -124,6 +126,8 @@ class _Text:
         name = unknown[0][:40]
         if re.fullmatch("[0-9@*]+", name):
             raise UserError(f"the fio job needs ${name}, an argument of its script: give its value")
+        if name in self.unsure:
+            raise UserError(f"the fio job has a condition for {name!r}: give the value that holds")
         raise UserError(f"the fio job needs the environment variable {name!r}, which is not set")
 
 
@@ -303,7 +307,7 @@ def _included(name: str, folder: Path) -> tuple[str, Path]:
 
 def _read_words(command: FioCommand, found: _Text) -> None:
     """Read fio's words, and the job files among them."""
-    found.environment = {**os.environ, **command.environment}
+    found.environment, found.unsure = {**os.environ, **command.environment}, command.unsure
     found.everywhere, found.only = dict(command.options), []
     found.end_call()
     if not command.words:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fiojobs.carriers import carried, opens_shell
+from fiojobs.conditions import Conditions
 from fiojobs.plain import FIO, has_section, here_documents, run_of, without_prompts
 from fiojobs.scripts import LONGEST_LINE, unrolled, without_arrays
 from fiojobs.starters import (
@@ -46,7 +47,7 @@ _OTHERWISE: Final = ("else", "elif")
 _CONTINUED: Final = re.compile(
     r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t]|[^\n]*[ \t/]fio[ \t]+-)[^\n]*+)*+"
     r"[ \t]*+\n\s*+(?=-)"
-    r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n\s*+|\Z)"
+    r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n[ \t]*+|\Z)"
 )
 # What a page says before a command, "Random reads:", and a line between two.
 _TITLE: Final = re.compile(
@@ -84,6 +85,8 @@ class FioCommand:
         stands for one file that is not here.
     beside : bool
         Whether it runs at the same time as the call before it, which is in the background.
+    unsure : frozenset of str
+        Variables that the text sets under a condition.
     """
 
     words: list[str]
@@ -92,6 +95,7 @@ class FioCommand:
     environment: dict[str, str] = field(default_factory=dict)
     here: dict[str, str] = field(default_factory=dict)
     beside: bool = False
+    unsure: frozenset[str] = frozenset()
 
 
 def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
@@ -104,16 +108,14 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     piped = None
     found: list[FioCommand] = []
     environment: dict[str, str] = {}
+    conditions = Conditions(environment)
     others: list[list[str]] = []
-    last, otherwise, behind, within = "", False, False, 0
+    last, otherwise, behind = "", False, False
     for given, files, end in _until_prose(text, found):
         words = list(itertools.dropwhile(_LEADING.__contains__, given))
         otherwise = given[0] in _OTHERWISE or (otherwise and given[0] != "fi")
-        within += {"if": 1, "fi": -1}.get(given[0], 0)
-        if words and re.match(r"\w+\+=", words[0]) and (within or last in ("&&", "||")):
-            raise UserError(
-                f"the fio job has a condition for {shown(' '.join(words))}: give the call that runs"
-            )
+        conditions.follow(given)
+        before = dict(environment)
         known = {**os.environ, **environment}
         held = next((documents[name] for name in files if name in documents), piped)
         held = held or _printed_job(words, known)
@@ -122,17 +124,20 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
         # What reads the output of fio does not matter.
         if words and (last not in ("|", "|&") or others or not found):
             command = _fio_of(words, environment)
+            conditions.note(words, before, last)
             others += [] if command else [[*words, *files]]
         if command is not None:
-            if otherwise:
-                raise UserError("the fio job has a condition (else): give the call that runs")
+            if otherwise or (last == "||" and found and not others):
+                shell = "else" if otherwise else "||"
+                raise UserError(f"the fio job has a condition ({shell}): give the call that runs")
             _check_harmless(others)
             echoed = _printed(others[-1], known) if others else None
-            command.here = {**texts, **({} if held is None else {"-": held})}
+            jobs = {**texts, **({} if held is None else {"-": held})}
+            command.here = {name: _with_defaults(job, known) for name, job in jobs.items()}
             if last == "|" and echoed:
                 command.here[""] = echoed
             others = []
-            command.beside = behind
+            command.beside, command.unsure = behind, frozenset(conditions.unsure)
             found.append(command)
         else:
             names = [with_variables(name, known) for name in [*files, *_teed(words)]]

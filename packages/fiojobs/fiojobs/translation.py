@@ -42,7 +42,7 @@ _READ_FILES = ("read_iolog", "merge_blktrace_file", "opendir")
 # What needs no device, and is in every machine.
 _SINKS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # What a shell makes several names of.
-_PATTERN: Final = re.compile(r"(?<!\$)\{[^{}]*(?:,|\.\.)[^{}]*\}|(?<!\\)[*?]|^\.{3,}$")
+_PATTERN: Final = re.compile(r"(?<!\$)\{[^{}]*(?:,|\.\.)[^{}]*\}|(?<!\\)[*?]|\[[^\[\]]+\]|^\.{3,}$")
 _MASK: Final = re.compile("0[xX][0-9a-fA-F]{1,1024}|[1-9][0-9]{0,99}")
 _CORES = (
     *("cpus_allowed", "verify_async_cpus", "log_compression_cpus", "sqthread_poll_cpu"),

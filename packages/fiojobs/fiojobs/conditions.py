@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""Variables that a script sets under a condition: what they hold behind it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+_TESTS: Final = ("[", "[[", "test", "((", "!", "grep")
+
+
+@dataclass
+class _Branch:
+    """An ``if``: its condition, what was set before it, and what its branches have set."""
+
+    condition: str
+    before: dict[str, str | None] = field(default_factory=dict)
+    changed: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass
+class Conditions:
+    """Follow a script's conditions, so that no value of a branch holds behind it.
+
+    A value that a branch gives to an empty variable is its default, and holds.
+
+    Parameters
+    ----------
+    environment : dict of str to str
+        Values of the script's variables so far; those that a condition makes unsure are removed.
+    unsure : set of str
+        Their names.
+    """
+
+    environment: dict[str, str]
+    unsure: set[str] = field(default_factory=set)
+    _branches: list[_Branch] = field(default_factory=list)
+    _last: list[str] = field(default_factory=list)
+
+    def follow(self, given: Sequence[str]) -> None:
+        """Follow the words that begin and end branches."""
+        if given[0] == "if":
+            self._branches.append(_Branch(" ".join(given[1:])))
+        elif given[0] in ("else", "elif", "fi") and self._branches:
+            branch = self._branches[-1]
+            for name, value in branch.before.items():
+                branch.changed[name] = self.environment.get(name)
+                self._set(name, value)
+            branch.before.clear()
+            if given[0] == "fi":
+                self._branches.pop()
+                for name, value in branch.changed.items():
+                    self._settle(name, value, is_empty=_is_empty(branch.condition, name))
+
+    def note(self, words: Sequence[str], before: dict[str, str], operator: str) -> None:
+        """Note what a command has set, which stands behind an operator such as ``&&``."""
+        for name in [n for n, value in self.environment.items() if before.get(n) != value]:
+            self.unsure.discard(name)
+            if self._branches:
+                self._branches[-1].before.setdefault(name, before.get(name))
+            test = " ".join(self._last)
+            if operator == "||" or (operator == "&&" and self._last[:1] and _is_test(self._last)):
+                value = self.environment[name]
+                self._set(name, before.get(name))
+                is_empty = (_is_set if operator == "||" else _is_empty)(test, name)
+                self._settle(name, value, is_empty=is_empty)
+        self._last = list(words)
+
+    def _set(self, name: str, value: str | None) -> None:
+        if value is None:
+            self.environment.pop(name, None)
+        else:
+            self.environment[name] = value
+
+    def _settle(self, name: str, value: str | None, *, is_empty: bool) -> None:
+        """Give a variable the value that it may have behind a condition, or none."""
+        before = self.environment.get(name)
+        if value == before:
+            return
+        if self._branches:
+            self._branches[-1].before.setdefault(name, before)
+        if not is_empty or before:
+            self.unsure.add(name)
+            self._set(name, None)
+        elif not os.environ.get(name):
+            self._set(name, value)
+
+
+def _is_test(words: Sequence[str]) -> bool:
+    return words[0].startswith(_TESTS)
+
+
+def _is_empty(condition: str, name: str) -> bool:
+    """Return whether a condition is that a variable is empty, and no more."""
+    used = rf"\$(?:{name}|\{{{name}(?:[:+-][^}}]*)?\}})"
+    return _matches(condition, rf"-z {used}|! (?:-n )?{used}|{used} ==?")
+
+
+def _is_set(condition: str, name: str) -> bool:
+    """Return whether a condition is that a variable is not empty, and no more."""
+    used = rf"\$(?:{name}|\{{{name}(?:[:+-][^}}]*)?\}})"
+    return _matches(condition, rf"(?:-n )?{used}|! -z {used}|{used} !=")
+
+
+def _matches(condition: str, test: str) -> bool:
+    return re.fullmatch(rf"(?:\[\[?|test) (?:{test})(?: *\]\]?)? *", condition) is not None

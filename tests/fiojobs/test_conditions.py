@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Variables and calls of a script that stand under a condition."""
+
+from __future__ import annotations
+
+import pytest
+
+from fiojobs.language import read_job
+from iolab_agent.plan import Section
+from iolab_base.errors import UserError
+
+_CALL = "fio --name=a --rw=randrw --bs=$B"
+_A = Section("a", {"rw": "randrw", "bs": "8k"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if [ -z $B ]; then\n  B=8k\nfi\n",
+        'if [[ -z "${B:-}" ]]; then B=8k; fi\n',
+        'if [ "$B" == "" ]\nthen\n  B=8k\nfi\n',
+        '[ -n "$B" ] || B=8k\n',
+        "[ -z $B ] && B=8k\n",
+        "cd /mnt && B=8k\n",
+        "B=4k\nif [ $1 = x ]; then\n  B=16k\nfi\nB=8k\n",
+        "B=8k\nif [ $1 = x ]; then\n  C=16k\nfi\n",
+        "B=8k\nif [ $1 = x ]; then B=8k; fi\n",
+    ],
+)
+def test_a_value_that_holds_behind_a_condition(text: str) -> None:
+    assert read_job(f"{text}{_CALL}\n") == [_A]
+
+
+def test_a_value_holds_in_its_branch() -> None:
+    assert read_job(f"B=4k\nif [ $1 = x ]; then\n  B=8k\n  {_CALL}\nfi\n") == [_A]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "B=4k\nif [ $1 = x ]; then\n  B=8k\nfi\n",
+        "if [ $1 = x ]; then B=8k; else B=4k; fi\n",
+        "if [ -n $B ]; then B=8k; fi\n",
+        "B=4k\n[ -b /dev/sdb ] && B=8k\n",
+        "B=4k\ngrep -q x y || B=8k\n",
+        "if [ $1 = x ]; then if [ $2 = y ]; then B=8k; fi; fi\n",
+        "B=8\n[ $1 = x ] && B+=k\n",
+    ],
+)
+def test_a_value_that_a_condition_makes_unsure_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="condition for 'B'"):
+        read_job(f"{text}{_CALL}\n")
+
+
+def test_options_that_a_condition_adds_are_refused() -> None:
+    text = "for w in read write; do\n  [ $w = write ] && O=--direct=1\n  fio --name=$w $O\ndone\n"
+    with pytest.raises(UserError, match="condition for 'O'"):
+        read_job(text)
+
+
+def test_what_the_environment_has_is_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("B", "4k")
+    (section,) = read_job(f"if [ -z $B ]; then B=8k; fi\n{_CALL}\n")
+    assert section.options["bs"] == "4k"
+
+
+def test_a_call_in_the_place_of_one_that_failed_is_refused() -> None:
+    with pytest.raises(UserError, match="condition"):
+        read_job("fio --name=a --ioengine=io_uring || fio --name=b --ioengine=libaio")
+    assert len(read_job("fio --name=a --rw=read || exit 1\nfio --name=b --rw=read")) == 2
