@@ -58,6 +58,27 @@ def test_options_that_a_condition_adds_are_refused() -> None:
         read_job(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "noun"),
+    [
+        ("S='4k 8k'\nif [ $1 = x ]; then\n  S=4k\nfi\n", "--vary"),
+        ("S='4k 8k'\nS=$1\n", "--vary"),
+        ("S=(4k 8k)\nif [ $1 = x ]; then\n  S=(4k)\nfi\n", "condition for 'S'"),
+        ("if [ $1 = x ]; then\n  S=(4k)\nelse\n  S=(8k)\nfi\n", "condition for 'S'"),
+        ("S=(4k)\n[ $1 = x ] && S+=(8k)\n", "condition for 'S'"),
+    ],
+)
+def test_a_loop_over_values_that_are_unsure_is_refused(text: str, noun: str) -> None:
+    used = "${S[@]}" if "(" in text else "$S"
+    with pytest.raises(UserError, match=noun):
+        read_job(f"{text}for B in {used}; do {_CALL}; done\n")
+
+
+def test_a_loop_over_values_behind_a_condition_for_others() -> None:
+    text = "S='8k'\n# S='4k'\nif ! command -v fio; then\n  exit 1\nfi\n"
+    assert read_job(f"{text}for B in $S; do {_CALL}; done\n") == [_A]
+
+
 def test_what_the_environment_has_is_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("B", "4k")
     (section,) = read_job(f"if [ -z $B ]; then B=8k; fi\n{_CALL}\n")

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from iolab_base.errors import UserError
+
+_BEGIN: Final = ("then", "else")
 _TESTS: Final = ("[", "[[", "test", "((", "!", "grep")
 
 
@@ -38,10 +41,20 @@ class Conditions:
     environment: dict[str, str]
     unsure: set[str] = field(default_factory=set)
     _branches: list[_Branch] = field(default_factory=list)
+    _arrays: set[str] = field(default_factory=set)
     _last: list[str] = field(default_factory=list)
 
-    def follow(self, given: Sequence[str]) -> None:
-        """Follow the words that begin and end branches."""
+    def follow(self, given: Sequence[str], operator: str) -> None:
+        """Follow the words that begin and end branches.
+
+        Raises UserError for an array that a condition changes: its words stand where it is used.
+        """
+        if array := re.match(
+            r"([A-Za-z_]\w*)\+?=\(", given[min(given[0] in _BEGIN, len(given) - 1)]
+        ):
+            if array[1] in self._arrays and (self._branches or operator in ("&&", "||")):
+                raise condition_for(array[1])
+            self._arrays.add(array[1])
         if given[0] == "if":
             self._branches.append(_Branch(" ".join(given[1:])))
         elif given[0] in ("else", "elif", "fi") and self._branches:
@@ -87,6 +100,11 @@ class Conditions:
             self._set(name, None)
         elif not os.environ.get(name):
             self._set(name, value)
+
+
+def condition_for(name: str) -> UserError:
+    """Return the error for a variable whose value a condition makes unsure."""
+    return UserError(f"the fio job has a condition for {name!r}: give the value that holds")
 
 
 def _is_test(words: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fiojobs.arithmetic import with_calculations
+from fiojobs.conditions import condition_for
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
 from fiojobs.plain import job_text, plain_text
@@ -127,7 +128,7 @@ class _Text:
         if re.fullmatch("[0-9@*]+", name):
             raise UserError(f"the fio job needs ${name}, an argument of its script: give its value")
         if name in self.unsure:
-            raise UserError(f"the fio job has a condition for {name!r}: give the value that holds")
+            raise condition_for(name)
         raise UserError(f"the fio job needs the environment variable {name!r}, which is not set")
 
 

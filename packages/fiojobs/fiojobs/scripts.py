@@ -60,8 +60,9 @@ def with_program(text: str) -> str:
     """Return a text that calls fio by its name where it has fio, or a call of it, in a variable."""
     programs, calls = _assigned(_LITERAL, text), _assigned(_CALL, text)
     # A branch may have set another call, a loop other values.
-    changes: dict[str, list[int]] = {"": [match.start() for match in _BRANCH.finditer(text)]}
-    for match in _SET.finditer(text):
+    code = _code(text)
+    changes: dict[str, list[int]] = {"": [match.start() for match in _BRANCH.finditer(code)]}
+    for match in _SET.finditer(code):
         changes.setdefault(match[1], []).append(match.start())
 
     def changed(name: str, start: int, end: int) -> bool:
@@ -120,7 +121,7 @@ def without_arrays(text: str) -> str:
         plain = " ".join(re.sub(r"(?<!\S)#.*", "", listed).split())
         known[name] = f"{before} {plain}".strip()
         # Whether a condition holds for it matters.
-        return f"{name}{more}="
+        return f"{name}{more}=(words)"
 
     return _ARRAY.sub(words, text)
 
@@ -132,7 +133,9 @@ def unrolled(text: str) -> str:
         name, listed, body = loop.groups()
         known = _literals(text, loop.start())
         for variable in _ELEMENTS.finditer(listed):
-            listed = listed.replace(variable[0], known.get(variable[1] or variable[2], variable[0]))
+            value = known.get(variable[1] or variable[2])
+            if value is not None and _is_sure(text, variable[1] or variable[2], loop.start()):
+                listed = listed.replace(variable[0], value)
         if "$" in listed or "{" in listed or not FIO.search(body):
             begin = loop.end()
             continue
@@ -144,3 +147,18 @@ def unrolled(text: str) -> str:
         # The loop around it comes next.
         begin = 0
     return text
+
+
+def _code(text: str) -> str:
+    """Return a text with blanks in the place of its comments."""
+    return re.sub(r"^[ \t]*#.*$", lambda line: " " * len(line[0]), text, flags=re.MULTILINE)
+
+
+def _is_sure(text: str, name: str, end: int) -> bool:
+    """Return whether a variable has one value before a place: that which its text sets last."""
+    text = _code(text[:end])
+    places = [match for match in _SET.finditer(text) if match[1] == name]
+    literals = [match for match in _LITERAL.finditer(text) if match[1] == name]
+    values = {match[2] or match[3] for match in literals}
+    branched = _BRANCH.search(text, literals[0].end()) if literals else None
+    return bool(literals) and len(places) == len(literals) and (len(values) == 1 or not branched)

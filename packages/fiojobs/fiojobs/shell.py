@@ -114,7 +114,7 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     for given, files, end in _until_prose(text, found):
         words = list(itertools.dropwhile(_LEADING.__contains__, given))
         otherwise = given[0] in _OTHERWISE or (otherwise and given[0] != "fi")
-        conditions.follow(given)
+        conditions.follow(given, last)
         before = dict(environment)
         known = {**os.environ, **environment}
         held = next((documents[name] for name in files if name in documents), piped)
