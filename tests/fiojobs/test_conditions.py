@@ -52,8 +52,17 @@ def test_a_value_that_a_condition_makes_unsure_is_refused(text: str) -> None:
         read_job(f"{text}{_CALL}\n")
 
 
+def test_a_condition_that_the_text_decides_is_followed() -> None:
+    body = "  O=\n  [ $w = write ] && O=--direct=1\n  fio --name=$w $O\n"
+    found = read_job(f"for w in read write; do\n{body}done\n")
+    assert [section.options for section in found] == [{}, {"direct": "1", "stonewall": ""}]
+    body = "  if [ $w != read ]; then\n    fio --name=$w\n  else\n    fio --name=x\n  fi\n"
+    assert [s.name for s in read_job(f"for w in read write; do\n{body}done\n")] == ["x", "write"]
+    assert len(read_job("for w in a b; do\n  if [[ $w == a ]]; then fio --name=$w; fi\ndone")) == 1
+
+
 def test_options_that_a_condition_adds_are_refused() -> None:
-    text = "for w in read write; do\n  [ $w = write ] && O=--direct=1\n  fio --name=$w $O\ndone\n"
+    text = "for w in read write; do\n  [ $w = $1 ] && O=--direct=1\n  fio --name=$w $O\ndone\n"
     with pytest.raises(UserError, match="condition for 'O'"):
         read_job(text)
 

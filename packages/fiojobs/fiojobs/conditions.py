@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,9 +17,13 @@ _TESTS: Final = ("[", "[[", "test", "((", "!", "grep")
 
 @dataclass
 class _Branch:
-    """An ``if``: its condition, what was set before it, and what its branches have set."""
+    """An ``if``: its condition, what was set before it, and what its branches have set.
+
+    `taken` is whether a shell runs the branch, None if the text does not tell.
+    """
 
     condition: str
+    taken: bool | None
     before: dict[str, str | None] = field(default_factory=dict)
     changed: dict[str, str | None] = field(default_factory=dict)
 
@@ -43,44 +47,67 @@ class Conditions:
     _branches: list[_Branch] = field(default_factory=list)
     _arrays: set[str] = field(default_factory=set)
     _last: list[str] = field(default_factory=list)
+    _result: bool | None = None
 
-    def follow(self, given: Sequence[str], operator: str) -> None:
-        """Follow the words that begin and end branches.
+    @property
+    def is_known(self) -> bool:
+        """Whether a shell runs the innermost branch."""
+        return bool(self._branches) and self._branches[-1].taken is True
+
+    def skips(self, operator: str) -> bool:
+        """Return whether a shell does not run what stands here, behind an operator."""
+        beside = {"&&": self._result is False, "||": self._result is True}.get(operator, False)
+        return beside or any(branch.taken is False for branch in self._branches)
+
+    def follow(self, given: Sequence[str], filled: Sequence[str], operator: str) -> None:
+        """Follow the words that begin and end branches, with and without their variables.
 
         Raises UserError for an array that a condition changes: its words stand where it is used.
         """
         if array := re.match(
             r"([A-Za-z_]\w*)\+?=\(", given[min(given[0] in _BEGIN, len(given) - 1)]
         ):
-            if array[1] in self._arrays and (self._branches or operator in ("&&", "||")):
+            if array[1] in self._arrays and (self._open or operator in ("&&", "||")):
                 raise condition_for(array[1])
             self._arrays.add(array[1])
         if given[0] == "if":
-            self._branches.append(_Branch(" ".join(given[1:])))
+            self._branches.append(_Branch(" ".join(given[1:]), _result(filled[1:])))
         elif given[0] in ("else", "elif", "fi") and self._branches:
             branch = self._branches[-1]
             for name, value in branch.before.items():
                 branch.changed[name] = self.environment.get(name)
                 self._set(name, value)
             branch.before.clear()
+            if branch.taken is not None:
+                branch.taken = not branch.taken if given[0] == "else" else None
             if given[0] == "fi":
                 self._branches.pop()
                 for name, value in branch.changed.items():
                     self._settle(name, value, is_empty=_is_empty(branch.condition, name))
 
-    def note(self, words: Sequence[str], before: dict[str, str], operator: str) -> None:
+    def note(self, words: Sequence[str], before: Mapping[str, str], operator: str) -> None:
         """Note what a command has set, which stands behind an operator such as ``&&``."""
         for name in [n for n, value in self.environment.items() if before.get(n) != value]:
             self.unsure.discard(name)
-            if self._branches:
-                self._branches[-1].before.setdefault(name, before.get(name))
+            if self._open:
+                self._open.before.setdefault(name, before.get(name))
             test = " ".join(self._last)
-            if operator == "||" or (operator == "&&" and self._last[:1] and _is_test(self._last)):
+            tested = bool(self._last) and self._last[0].startswith(_TESTS)
+            if self._result is None and (operator == "||" or (operator == "&&" and tested)):
                 value = self.environment[name]
                 self._set(name, before.get(name))
                 is_empty = (_is_set if operator == "||" else _is_empty)(test, name)
                 self._settle(name, value, is_empty=is_empty)
         self._last = list(words)
+
+    def end(self, filled: Sequence[str]) -> None:
+        """Note how a command ends, if its words tell."""
+        self._result = _result(filled)
+
+    @property
+    def _open(self) -> _Branch | None:
+        """The innermost branch that a shell may run or not."""
+        return next((one for one in reversed(self._branches) if one.taken is None), None)
 
     def _set(self, name: str, value: str | None) -> None:
         if value is None:
@@ -93,8 +120,8 @@ class Conditions:
         before = self.environment.get(name)
         if value == before:
             return
-        if self._branches:
-            self._branches[-1].before.setdefault(name, before)
+        if self._open:
+            self._open.before.setdefault(name, before)
         if not is_empty or before:
             self.unsure.add(name)
             self._set(name, None)
@@ -107,8 +134,12 @@ def condition_for(name: str) -> UserError:
     return UserError(f"the fio job has a condition for {name!r}: give the value that holds")
 
 
-def _is_test(words: Sequence[str]) -> bool:
-    return words[0].startswith(_TESTS)
+def _result(filled: Sequence[str]) -> bool | None:
+    """Return what a test of two words is, None for any other command."""
+    test = re.fullmatch(
+        r"(?:\[\[?|test) ([^\s$*?]+) (==?|!=|-eq|-ne) ([^\s$*?]+)(?: \]\]?)?", " ".join(filled)
+    )
+    return None if test is None else (test[1] == test[3]) is (test[2] in ("=", "==", "-eq"))
 
 
 def _is_empty(condition: str, name: str) -> bool:

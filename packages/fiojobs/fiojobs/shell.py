@@ -114,9 +114,13 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     for given, files, end in _until_prose(text, found):
         words = list(itertools.dropwhile(_LEADING.__contains__, given))
         otherwise = given[0] in _OTHERWISE or (otherwise and given[0] != "fi")
-        conditions.follow(given, last)
         before = dict(environment)
         known = {**os.environ, **environment}
+        filled = [with_variables(word, known) for word in given]
+        conditions.follow(given, filled, last)
+        if conditions.skips(last):
+            last = end
+            continue
         held = next((documents[name] for name in files if name in documents), piped)
         held = held or _printed_job(words, known)
         piped = held if end == "|" else None
@@ -126,8 +130,9 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             command = _fio_of(words, environment)
             conditions.note(words, before, last)
             others += [] if command else [[*words, *files]]
+        conditions.end(filled)
         if command is not None:
-            if otherwise or (last == "||" and found and not others):
+            if (otherwise and not conditions.is_known) or (last == "||" and found and not others):
                 shell = "else" if otherwise else "||"
                 raise UserError(f"the fio job has a condition ({shell}): give the call that runs")
             _check_harmless(others)
@@ -146,18 +151,25 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             behind = bool(found) and end == "&"
         behind = behind and words[:1] != ["wait"]
         last = end
+    _add_bare(found, others, len(documents), here)
+    return _calls(found), here
+
+
+def _add_bare(
+    found: list[FioCommand], others: Sequence[list[str]], documents: int, here: str | None
+) -> None:
+    """Add what gives options of fio alone, if there is no call; refuse what is neither."""
     if found and others and any(map(_OF_FIO.match, others[0])):
         raise UserError(
             f"the fio job: {shown(' '.join(others[0]))} has options of fio, and is no call of it: "
             "join a line that is torn, or leave it out"
         )
-    if not found and len(documents) > 1:
+    if not found and documents > 1:
         raise UserError("the fio job comes in several here-documents, and no call of fio reads one")
     if not found and others and here is None:
         if len(others) > 1:
             raise UserError(f"the fio job: {shown(others[0][0])} is not fio, and no fio follows")
         found.append(FioCommand(others[0], bare=True))
-    return _calls(found), here
 
 
 def _teed(words: Sequence[str]) -> list[str]:
