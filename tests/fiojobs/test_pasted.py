@@ -58,6 +58,8 @@ Disk stats (read/write):
         f"## fio here\nThis shows the device's rate, as in a/b.\n- {_CALL}\nIt is all here.\n",
         f"\u041f\u0440\u0438 \u0437\u0430\u043f\u0443\u0441\u043a\u0435 fio 4Kb\n# {_CALL}\n",
         f"\u6d4b\u8bd5\u547d\u4ee4\uff1a{_CALL}\n",
+        "fio.exe --name=a `\n  --rw=randrw `\n  --bs=8k\n",
+        "fio.exe --name=a ^\n  --rw=randrw ^\n  --bs=8k\n",
         "The job (in x/a.fio) is as follows.\n\n    [a]\n    rw=randrw\n    bs=8k\n",
         "```ini\n[a]\nrw=randrw\n```\n\nRun: `fio a.fio --bs=8k`\n",
     ],

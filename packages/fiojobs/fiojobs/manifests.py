@@ -36,6 +36,10 @@ _IMAGE: Final = re.compile(r"^[ \t]*(?:FROM|CMD|ENTRYPOINT)[ \t]", re.MULTILINE)
 _OWN: Final = re.compile(r"--?(?:name|rw|readwrite|ioengine)[= ]")
 _PLACE: Final = re.compile(r"((?:directory|filename)[= ][\"']?[^\s\"']*?)\$?\{\{ *([\w.]+) *\}\}")
 _SOURCE: Final = "the fio job is a program's source: give the call of fio that it makes"
+# A call of fio that a program has as one text: os.system("fio ...") or cmd = "fio ...".
+_STRING: Final = re.compile(
+    r"(?:\(|[=(] )\s*[rf]?([\"'])(?:sudo +)?(?:[^\s\"']*/)?fio +(?:(?!\1).)*-"
+)
 _LIST: Final = re.compile(r"[\[(]\s*[rbf]?[\"'](?:\S*/)?fio[\"']\s*[],]")
 
 
@@ -49,7 +53,9 @@ def shell_text(text: str) -> str | None:
         return _of_yaml(text)
     # What a here-document holds is read by itself.
     code = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
-    return _of_program(text) if _LIST.search(code) and "<<" not in text else None
+    if _LIST.search(code) and "<<" not in text:
+        return _of_program(text)
+    return _of_strings(text) if _STRING.search(code) else None
 
 
 def _of_json(text: str) -> str | None:
@@ -210,6 +216,31 @@ def _of_program(text: str) -> str:
     if len(lists) != 1 or len(tree.body) > 1 or re.search(r"\]\s*\+|\+\s*\[", text):
         raise fault
     return _command([_word(element) for element in lists[0].elts])
+
+
+def _of_strings(text: str) -> str | None:
+    """Return the call that a program's source has as a text; None if it is no source."""
+    fault = UserError(_SOURCE)
+    try:
+        tree = ast.parse(textwrap.dedent(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        if re.search(rf"\w{_STRING.pattern}", text):
+            raise fault from None
+        return None
+    found, within = list[str](), set[ast.AST]()
+    for node in ast.walk(tree):
+        # A text's own method, such as format(), fills it in.
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Constant())):
+                raise fault
+        if node not in within and isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp):
+            within |= set(ast.walk(node))
+            call = _word(node)
+            found += [call] if FIO.match(call.removeprefix("sudo ")) and " -" in call else []
+    adds = any(isinstance(node, ast.AugAssign) for node in ast.walk(tree))
+    if len(found) != 1 or adds:
+        raise fault
+    return found[0]
 
 
 def _word(node: ast.expr) -> str:

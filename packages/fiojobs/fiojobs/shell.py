@@ -206,6 +206,8 @@ def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
     here = next(iter(documents.values())) if len(documents) == 1 else None
     if not documents:
         text, here = run_of(text)
+    # As shells of Windows have it.
+    text = re.sub(r"[ \t][`^][ \t]*\n[ \t]*(?=-)", " ", text)
     if _WINDOWS.search(text):
         text = _BACKSLASH.sub(r"\\\\", text)
     # A mail or a page may have lost the backslashes of continued lines, or explain each line.
