@@ -116,6 +116,12 @@ def test_containers_run_beside_each_other(text: str, *, beside: bool) -> None:
     assert ("stonewall" in second.options) is not beside
 
 
+def test_a_key_of_several_words_is_no_sentence() -> None:
+    text = "Run the {0} call here:\n  script:\n  - fio --name={0} --rw=read\n"
+    found = read_job("stages: [x]\n" + text.format("a") + text.format("b"))
+    assert [section.name for section in found] == ["a", "b"]
+
+
 def test_where_the_files_are_may_be_a_template() -> None:
     (section,) = read_job("- command: fio --name=a --rw=read --directory={{ mnt }}/x\n")
     assert section.options == {"rw": "read", "directory": "${mnt}/x"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import quopri
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from fiojobs.starters import CONTAINERS, ELSEWHERE, HARMLESS, SHELLS, STARTERS
@@ -137,10 +138,22 @@ def _without_sentences(text: str) -> str:
     parts = re.split(r"\n[ \t]*\n", text)
     kept = [part for part in parts if part.count(" ") < _SHORT or not _PROSE.fullmatch(part)]
     text = "\n\n".join(kept).strip() or text
+    lines = text.split("\n")
+    sentences = {n for n, line in enumerate(lines) if _SENTENCE.fullmatch(line)}
     lines = [
-        line for line in text.split("\n") if not _SENTENCE.fullmatch(line) or _CALL.search(line)
+        line
+        for number, line in enumerate(lines)
+        if number not in sentences or _CALL.search(line) or _has_more(lines[number : number + 9])
     ]
     return "\n".join(lines).strip() or text
+
+
+def _has_more(lines: Sequence[str]) -> bool:
+    """Return whether the first of some lines is a key of YAML, with its value behind it."""
+    first, *others = lines
+    behind = next(filter(str.strip, others), "")
+    indents = [len(line) - len(line.lstrip()) for line in (first, behind)]
+    return first.rstrip().endswith(":") and indents[0] < indents[1]
 
 
 def _of_blocks(text: str) -> str:
