@@ -137,6 +137,15 @@ def test_calls_one_after_another_are_phases_and_those_in_the_background_are_not(
     assert ["stonewall" in section.options for section in loop] == [False, False, True]
 
 
+def test_a_call_in_the_background_may_not_end_where_another_begins() -> None:
+    calls = "fio --name=a & \nfio --name=b\n{}fio --name=c\n"
+    with pytest.raises(UserError, match="background"):
+        read_job(calls.format(""))
+    for end in ("wait\n", "kill %1\n"):
+        found = read_job(calls.format(end))
+        assert ["stonewall" in section.options for section in found] == [False, False, True]
+
+
 def test_calls_in_shells_of_their_own_run_beside_each_other() -> None:
     first, second = read_job("(fio --name=a) & (fio --name=b) & wait")
     assert (first.options, second.options) == ({}, {})

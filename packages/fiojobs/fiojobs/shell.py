@@ -42,6 +42,8 @@ _KEYWORDS: Final = frozenset(("for", "while", "until", "do", "case", "select", "
 # What stands before a command that a shell runs under a condition, such as that fio is there.
 _LEADING: Final = ("if", "then", "else", "!", "{")
 _OF_ECHO: Final = re.compile("-[neE]+")
+# What ends the calls in the background.
+_WAITS: Final = (["wait"], ["kill"], ["pkill"], ["killall"])
 _OTHERWISE: Final = ("else", "elif")
 # The end of a line that goes on: with a backslash, or before an option; either may have a comment.
 _CONTINUED: Final = re.compile(
@@ -110,7 +112,7 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
     environment: dict[str, str] = {}
     conditions = Conditions(environment)
     others: list[list[str]] = []
-    last, otherwise, behind = "", False, False
+    last, otherwise, behind, running = "", False, False, False
     for given, files, end in _until_prose(text, found):
         words = list(itertools.dropwhile(_LEADING.__contains__, given))
         otherwise = given[0] in _OTHERWISE or (otherwise and given[0] != "fi")
@@ -132,9 +134,9 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             others += [] if command else [[*words, *files]]
         conditions.end(filled)
         if command is not None:
-            if (otherwise and not conditions.is_known) or (last == "||" and found and not others):
-                shell = "else" if otherwise else "||"
-                raise UserError(f"the fio job has a condition ({shell}): give the call that runs")
+            beside = "||" if last == "||" and found and not others else ""
+            condition = "else" if otherwise and not conditions.is_known else beside
+            _check_call(words, condition, running=running and not behind)
             _check_harmless(others)
             echoed = _printed(others[-1], known) if others else None
             jobs = {**texts, **({} if held is None else {"-": held})}
@@ -149,10 +151,23 @@ def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
             _keep(texts, held, names)
         if command is not None or last in ("|", "|&"):
             behind = bool(found) and end == "&"
+            running |= behind
         behind = behind and words[:1] != ["wait"]
+        running = running and words[:1] not in _WAITS
         last = end
     _add_bare(found, others, len(documents), here)
     return _calls(found), here
+
+
+def _check_call(words: Sequence[str], condition: str, *, running: bool) -> None:
+    """Raise UserError for a call that may not run, or not by itself."""
+    if condition:
+        raise UserError(f"the fio job has a condition ({condition}): give the call that runs")
+    if running:
+        raise UserError(
+            "the fio job: a call in the background may run beside "
+            f"{shown(' '.join(words))}: write wait between them, or & between all that run together"
+        )
 
 
 def _add_bare(
