@@ -45,7 +45,7 @@ _WORDS = "--name=a --rw=read --bs=8k"
         'FROM alpine\nRUN apk add fio\nCMD ["fio", "--name=a", "--rw=read", "--bs=8k"]\n',
         'ENTRYPOINT ["fio"]\nCMD ["--name=a", "--rw=read", "--bs=8k"]\n',
         'FROM alpine\nENV BS 8k\nCMD ["sh", "-c", "fio --name=a --rw=read \\\n--bs=${BS}"]\n',
-        f"FROM alpine\nENV A=1\nCMD fio {_WORDS}\n",
+        f"FROM alpine\nENV A=1\nENV \nCMD fio {_WORDS}\n",
         'subprocess.run(["fio", "--name=a", "--rw=read", "--bs=8k"], check=True)',
         f'import os\nos.system("sudo fio {_WORDS}")\n',
         "c = (\n    'fio --name=a --rw=read '\n    '--bs=8k'\n)\nrun(c, shell=True)\n",

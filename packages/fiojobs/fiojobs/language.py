@@ -385,7 +385,7 @@ def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
             yield key, value
         elif separator and not os.path.exists(word):  # noqa: PTH110
             raise UserError(
-                f"the fio job: fio takes {word[:40]!r} for a job file: write --{word[:40]}"
+                f"the fio job: fio takes {word[:40]!r} for a job file: begin an option with --"
             )
         else:
             name = with_variables(word, found.environment)

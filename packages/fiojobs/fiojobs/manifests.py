@@ -78,6 +78,8 @@ def _of_image(text: str) -> str | None:
     words, lines = list[str](), list[str]()
     for name, given in _BUILT.findall(text):
         value = given.replace("\\\n", "").strip()
+        if not value:
+            continue
         if name == "ENV":
             pairs = re.sub(r"^(\w+)[ \t]+", r"\1=", value) if "=" not in value.split()[0] else value
             lines.append(f"export {pairs}")
