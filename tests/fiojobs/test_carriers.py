@@ -65,6 +65,7 @@ def test_what_starts_fio_in_a_container_counts() -> None:
         (f"docker run -c 512 img {_CALL}", "-c"),
         (f"docker run -it --cpus=1 img bash\n# {_CALL}", "--cpus=1"),
         (f"sh setup.sh\n{_CALL}", "setup.sh"),
+        (f'bash -c "it\'s"\n{_CALL}', "it's"),
         (f"docker exec c {_CALL} --numjobs=$(nproc)", "nproc"),
         (f"taskset -c 1 bash -c '{_CALL}'", "bash"),
         (f"docker run -d postgres\n{_CALL}", "postgres"),

@@ -67,7 +67,7 @@ def opens_shell(words: Sequence[str]) -> bool:
     if rest[0] in ("sudo", "doas") and rest[1:] in (["-i"], ["-s"]):
         return True
     script = carried(rest)
-    shell = rest if script is None else shlex.split(script)
+    shell = rest if script is None else script.split()
     # ssh to a machine gives it no script.
     named = not shell or program_of(shell[0]) in SHELLS
     return named and all(word.startswith("-") for word in shell[1:])

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import textwrap
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -206,11 +207,18 @@ def _of_mapping(given: Mapping[object, object]) -> Iterator[tuple[str, str]]:
             yield from _walk(value, str(name))
 
 
+def _parsed(text: str) -> ast.Module:
+    """Return the tree of a text, which may be no source, so that a warning of it is of no use."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(textwrap.dedent(text))
+
+
 def _of_program(text: str) -> str:
     """Return the call whose words are a list in a program's source."""
     fault = UserError(_SOURCE)
     try:
-        tree = ast.parse(textwrap.dedent(text))
+        tree = _parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise fault from None
     lists = [n for n in ast.walk(tree) if isinstance(n, ast.List) and _LIST.match(ast.unparse(n))]
@@ -224,7 +232,7 @@ def _of_strings(text: str) -> str | None:
     """Return the call that a program's source has as a text; None if it is no source."""
     fault = UserError(_SOURCE)
     try:
-        tree = ast.parse(textwrap.dedent(text))
+        tree = _parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         if re.search(rf"\w{_STRING.pattern}", text):
             raise fault from None
