@@ -12,6 +12,8 @@ from typing import Final
 from iolab_base.errors import UserError
 
 _BEGIN: Final = ("then", "else")
+# ": ${NAME:=VALUE}"
+_DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?=([^{}]*)\}", re.ASCII)
 _TESTS: Final = ("[", "[[", "test", "((", "!", "grep")
 
 
@@ -87,6 +89,8 @@ class Conditions:
 
     def note(self, words: Sequence[str], before: Mapping[str, str], operator: str) -> None:
         """Note what a command has set, which stands behind an operator such as ``&&``."""
+        for name, value in _DEFAULT.findall(" ".join(words)) if words[0] == ":" else ():
+            self.environment.setdefault(name, os.environ.get(name) or value)
         for name in [n for n, value in self.environment.items() if before.get(n) != value]:
             self.unsure.discard(name)
             if self._open:
