@@ -189,6 +189,7 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("[a]\nrw=read\n[...]\n[b]\nrw=read\n", "line 3 ([...]) stands for"),
         ("[a]\n\u2026\nrw=read\n", "line 2 (\u2026) stands for"),
         ("fio --name=a 'x=1\ny'", "'x=1\\ny' for a job file"),
+        ("fio --name=a --rw=read|write", "'--rw=read|write' names several values"),
         ("fio --name=a ... --bs=8k", "'...' stands for options"),
         ("fio --name=a [--bs=8k] [--rw=read --direct=1]", "'[--bs=8k]' stands for options"),
         ("fio --name=a --rw=read --name=a", "two sections named 'a'"),

@@ -12,6 +12,8 @@ from iolab_base.errors import UserError
 
 # In the place of a value: a page's <device> or {read|write}.
 _PLACEHOLDER: Final = re.compile(r"<[^<>\n]*>|\{[^{}\n]*[,|][^{}\n]*\}")
+# Another value behind one, as a page has --rw=read|write: no program's name.
+_EITHER: Final = re.compile(r"\|(?:read|write|trim|rw|rand(?:read|write|rw|trim)|\d+[a-zA-Z]?)\b")
 _REDIRECTION: Final = re.compile(r"[<>&|]+[ \t]*")
 _SEPARATOR: Final = re.compile(r"[ \t]+|[;|&\n]+")
 _LAST: Final = re.compile(r"\$([A-Za-z_]\w*)\Z", re.ASCII)
@@ -29,6 +31,14 @@ def no_other_program(text: str) -> UserError:
     return UserError(
         f"the fio job: iolab runs no other program for a value: {text[:40]!r}: give what it prints"
     )
+
+
+def _check_value(word: str, text: str, at: int) -> None:
+    """Raise UserError for a word that goes on with what stands for a value, or with another."""
+    if word.endswith("=") and (match := _PLACEHOLDER.match(text, at)):
+        raise UserError(f"the fio job: {shown(word + match[0])} stands for a value: give one")
+    if "=" in word and (match := _EITHER.match(text, at)):
+        raise UserError(f"the fio job: {shown(word + match[0])} names several values: give one")
 
 
 def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list[str], str]]:
@@ -57,8 +67,7 @@ def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list
         if character == "#" and word is None:
             at = text.find("\n", at) if "\n" in text[at:] else len(text)
             continue
-        if word is not None and word.endswith("=") and (match := _PLACEHOLDER.match(text, at)):
-            raise UserError(f"the fio job: {shown(word + match[0])} stands for a value: give one")
+        _check_value(word or "", text, at)
         if text.startswith("<(", at):
             raise no_other_program(text[at:])
         redirects = character in "<>" or text.startswith("&>", at)
