@@ -165,6 +165,8 @@ _BOTH: Grid = {**_BASE, "io_scheduler": ("bfq", "bfq-throughput")}
 # The report's command.
 _LONG: Grid = {**_BOTH, "writes": (300,)}
 _QUICK = ("bfq", "bfq-throughput", "bfq-no-idle", "mq-deadline")
+# A negative control: there dd and jbd2 are in one cgroup.
+_ONE_CGROUP: Condition = {"cgroup": "root"}
 
 
 def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
@@ -177,8 +179,7 @@ def _collapse(name: str, statement: str, scheduler: str, writes: int) -> Claim:
         contrast="ratio",
         # The report: a drop to between a tenth and a thirtieth.
         published=0.1,
-        # There dd and jbd2 are in one cgroup.
-        control={"cgroup": "root"},
+        control=_ONE_CGROUP,
         secondary=writes != _WRITES,
     )
 
@@ -193,6 +194,7 @@ def _gaps_per_write(name: str, statement: str, scheduler: str) -> Claim:
         contrast="treated",
         # 60 KB/s are 117 writes of 512 B in a second, 8.5 ms each: one slice_idle.
         published=1.0,
+        control=_ONE_CGROUP,
     )
 
 

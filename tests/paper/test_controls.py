@@ -7,6 +7,8 @@ import pytest
 
 from iolab.pathology import PATHOLOGIES
 from iolab.paths import REFERENCE
+from iolab.stats.verdicts import verdict_table
+from iolab.store.dataset import load
 from paper.make.controls import (
     brackets,
     first_of_each,
@@ -52,3 +54,16 @@ def test_the_page_of_controls_shows_what_the_recipes_change() -> None:
     assert recipes() in CONTROLS.read_text(encoding="utf-8")
     for pathology in PATHOLOGIES.values():
         assert pathology.translation
+
+
+@pytest.mark.parametrize("folder", ["controls", "near"])
+def test_each_yes_of_bfq_idling_has_its_negative_control(folder: str) -> None:
+    table = verdict_table(load(REFERENCE / folder / "bfq_idling"))
+    yes = table[(table["verdict"] == "reproduced") & ~table["secondary"]]
+    assert len(yes)
+    # A reason would name the control that it lacks.
+    assert set(yes["reason"]) == {""}
+    old = table[
+        table["claim"].str.endswith("low_latency=0") & table["kernel"].isin(["4.19", "5.1"])
+    ]
+    assert set(old["verdict"]) == {"other cause"}
