@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs and calls that a script has in variables."""
+"""Programs, calls and loops of a script."""
 
 from __future__ import annotations
 
@@ -51,3 +51,31 @@ def test_a_program_in_a_variable_may_read_a_job() -> None:
         Section("b", {"rw": "read"}),
         Section("a", {**_A.options, "stonewall": ""}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ("{1..3}", "1 2 3"),
+        ("{3..1}", "3 2 1"),
+        ("$(seq 3)", "1 2 3"),
+        ("`seq 2 3`", "2 3"),
+        ("$(seq 1 2 5) 8", "1 3 5 8"),
+        ("$(seq 4 -2 1)", "4 2"),
+        ("$(seq 1 $N)", "1 2"),
+    ],
+)
+def test_a_loop_may_count(values: str, found: str) -> None:
+    sections = read_job(f"N=2\nfor n in {values}; do fio --name=a --rw=read --iodepth=$n; done")
+    assert [section.options["iodepth"] for section in sections] == found.split()
+
+
+def test_a_loop_may_list_values_in_braces() -> None:
+    sections = read_job("for rw in {read,randwrite}; do fio --name=a --rw=$rw; done")
+    assert [section.options["rw"] for section in sections] == ["read", "randwrite"]
+
+
+@pytest.mark.parametrize("values", ["{01..10}", "$(seq 1 0 3)", "$(seq 3 1)", "{1..900000}"])
+def test_a_series_that_is_none_here_is_refused(values: str) -> None:
+    with pytest.raises(UserError, match="shell"):
+        read_job(f"for n in {values}; do fio --name=a --rw=read --iodepth=$n; done")

@@ -116,7 +116,7 @@ def test_a_loop_over_values_that_the_text_has_is_a_call_for_each() -> None:
     found = read_job(text)
     assert [section.name for section in found] == ["read-4k", "read-64k", "write-4k", "write-64k"]
     assert found[3].options == {"rw": "write", "bs": "64k", "stonewall": ""}
-    for values in ("$(seq 4)", "$IOLAB_ABSENT", "*.fio", "{1..4}"):
+    for values in ("$(seq $1)", "$IOLAB_ABSENT", "*.fio", "{1..$1}"):
         with pytest.raises(UserError, match="--vary"):
             read_job(f"for i in {values}; do fio --name=a --iodepth=$i; done")
     many = " ".join(map(str, range(1, 66)))

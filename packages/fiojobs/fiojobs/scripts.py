@@ -55,6 +55,14 @@ _SET: Final = re.compile(r"(?<![\w-])([A-Za-z_]\w*)\+?=")
 _BRANCH: Final = re.compile(r"\b(?:do|done|fi|else|elif|esac)\b")
 _ELEMENTS: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?\}|\$([A-Za-z_]\w*)")
 
+# Values that a shell counts or lists: $(seq 1 2 9), {1..9}, {read,write}.
+_SERIES: Final = re.compile(
+    r"\$\([ \t]*seq((?:[ \t]+-?[0-9]{1,6}){1,3})[ \t]*\)"
+    r"|(?<!\S)\{(-?[0-9]{1,6})\.\.(-?[0-9]{1,6})\}(?!\S)"
+    r"|(?<!\S)\{([^{}\s$.,]+(?:,[^{}\s$.,]+)+)\}(?!\S)"
+)
+_MOST_VALUES: Final = 64
+
 
 def with_program(text: str) -> str:
     """Return a text that calls fio by its name where it has fio, or a call of it, in a variable."""
@@ -128,6 +136,7 @@ def without_arrays(text: str) -> str:
 
 def unrolled(text: str) -> str:
     """Return a text with the body of each loop for each of its values, where the text has these."""
+    text = re.sub("`([ \t]*seq[ \t][^`\n]*)`", r"$(\1)", text)
     begin = 0
     while loop := _LOOP.search(text, begin):
         name, listed, body = loop.groups()
@@ -136,6 +145,7 @@ def unrolled(text: str) -> str:
             value = known.get(variable[1] or variable[2])
             if value is not None and _is_sure(text, variable[1] or variable[2], loop.start()):
                 listed = listed.replace(variable[0], value)
+        listed = _SERIES.sub(_values, listed)
         if "$" in listed or "{" in listed or not FIO.search(body):
             begin = loop.end()
             continue
@@ -147,6 +157,19 @@ def unrolled(text: str) -> str:
         # The loop around it comes next.
         begin = 0
     return text
+
+
+def _values(series: re.Match[str]) -> str:
+    """Return the values of a series; the series itself if they are many or padded with zeros."""
+    if series[4]:
+        return series[4].replace(",", " ")
+    numbers = series[1].split() if series[1] else [series[2], series[3]]
+    if any(re.match("-?0[0-9]", number) for number in numbers):
+        return series[0]
+    first, *steps, last = map(int, ["1", *numbers] if len(numbers) == 1 else numbers)
+    step = steps[0] if steps else -1 if not series[1] and last < first else 1
+    found = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
+    return " ".join(map(str, found)) if 0 < len(found) <= _MOST_VALUES else series[0]
 
 
 def _code(text: str) -> str:

@@ -264,6 +264,8 @@ def _in_this_shell(subshell: re.Match[str]) -> str:
 def _check_harmless(commands: Sequence[list[str]]) -> None:
     """Raise UserError for a command before fio that may matter: iolab runs fio alone."""
     for words in commands:
+        if words[0] == "elif":
+            raise UserError("the fio job has a condition (elif): give the call that runs")
         sets = words[0] in _DECLARES or all(map(_ASSIGNED.fullmatch, words)) or "=(" in words[0]
         name = program_of(words[0])
         files = [word for word in words[1:] if word.startswith(("/proc/", "/sys/"))]
