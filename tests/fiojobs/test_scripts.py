@@ -79,3 +79,9 @@ def test_a_loop_may_list_values_in_braces() -> None:
 def test_a_series_that_is_none_here_is_refused(values: str) -> None:
     with pytest.raises(UserError, match="shell"):
         read_job(f"for n in {values}; do fio --name=a --rw=read --iodepth=$n; done")
+
+
+def test_many_loops_and_comments_end_soon() -> None:
+    with pytest.raises(UserError, match="too many calls"):
+        read_job("B=1\n" + "for b in $B; do fio --name=a; done\n" * 3000)
+    assert read_job("# --rw=read \\\n" * 9000 + _CALL) == [_A]

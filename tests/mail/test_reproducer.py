@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from iolab.design import blocks_of
 from iolab.pathology import get_pathology
 from iolab.pathology.registry import measures_of_result
 from iolab.store.counters import measures
@@ -65,16 +64,7 @@ def _run(
     assert pairs == pairs[:1] * len(pairs)
     machine = sides.machine
     cells = [replace(sides.treated, id="treated"), replace(sides.control, id="control")]
-    # A machine that sweeps boot, too.
-    (of_sweep, *_) = blocks_of(pathology, profile, kernel="6.1", clock="virtual")
-    plan = Plan(
-        "reproducer",
-        machine.cpu,
-        cells,
-        list(machine.modules),
-        machine.coalesced_timers,
-        draw=of_sweep.plan.draw,
-    )
+    plan = Plan("reproducer", machine.cpu, cells, list(machine.modules), machine.coalesced_timers)
     program = _PROGRAM.read_text().replace(
         "_SCRIPTS: dict[str, str] = {}", f"_SCRIPTS = {scripts!r}"
     )

@@ -137,7 +137,7 @@ def without_arrays(text: str) -> str:
 def unrolled(text: str) -> str:
     """Return a text with the body of each loop for each of its values, where the text has these."""
     text = re.sub("`([ \t]*seq[ \t][^`\n]*)`", r"$(\1)", text)
-    begin = 0
+    begin = loops = 0
     while loop := _LOOP.search(text, begin):
         name, listed, body = loop.groups()
         known = _literals(text, loop.start())
@@ -152,7 +152,9 @@ def unrolled(text: str) -> str:
         values = re.findall(r"[^\s'\"]+", listed)
         every = "".join(f"\n{name}={shlex.quote(value)}\n{body}\n" for value in values)
         text = text[: loop.start()] + every + text[loop.end() :]
-        if len(text) > LONGEST_LINE:
+        loops += 1
+        # Each has a call at least.
+        if len(text) > LONGEST_LINE or loops > _MOST_VALUES:
             raise UserError(f"the fio job: its loop over {name} makes too many calls of fio")
         # The loop around it comes next.
         begin = 0

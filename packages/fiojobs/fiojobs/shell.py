@@ -48,7 +48,7 @@ _WAITS: Final = (["wait"], ["kill"], ["pkill"], ["killall"])
 _OTHERWISE: Final = ("else", "elif")
 # The end of a line that goes on: with a backslash, or before an option; either may have a comment.
 _CONTINUED: Final = re.compile(
-    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t]|[^\n]*[ \t/]fio[ \t]+-)[^\n]*+)*+"
+    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t]|[^\n]*[ \t/]fio[ \t]+-)[^\n]*+){0,64}+"
     r"[ \t]*+\n\s*+(?=-)"
     r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n[ \t]*+|\Z)"
 )
