@@ -337,3 +337,10 @@ def test_what_is_no_calculation_stays_a_refusal() -> None:
 def test_cores_of_helpers_are_cores_of_the_machine() -> None:
     found = of_job("[a]\nrw=write\nverify=crc32c\nverify_async=4\nverify_async_cpus=0-3\n", cpus=2)
     assert found.sections[0].options["verify_async_cpus"] == "0,1"
+
+
+def test_the_colons_of_a_path_are_those_of_a_list() -> None:
+    with pytest.raises(UserError, match=r"a device .* and files .* write \\: within a name"):
+        of_job("rw=read filename=/dev/disk/by-path/pci-0000:3b:00.0-nvme-1")
+    with pytest.raises(UserError, match=r"by itself$"):
+        of_job("rw=read filename=/dev/sdb:file")

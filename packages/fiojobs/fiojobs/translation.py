@@ -337,9 +337,11 @@ def _places(work: Work) -> tuple[int, bool]:
     files = [f for f in every if not _is_device(f) and f not in _SINKS]
     files += [n for n, o in work.options.items() if n not in named and engine_of(o) not in NO_FILES]
     if devices and files:
+        # The names in /dev/disk/by-path have colons, at which fio splits a list.
+        split = ", or write \\: within a name" if devices[0].startswith("/dev/disk/") else ""
         raise UserError(
             f"the fio job uses a device ({devices[0]}) and files ({files[0]}): ask about each by "
-            "itself"
+            f"itself{split}"
         )
     for name in work.options:
         why = "iolab makes it for each cell" + _memory(work.options[name].get("directory", ""))
