@@ -144,6 +144,23 @@ def test_a_job_file_by_its_path(tmp_path: Path) -> None:
         read_job(tmp_path / "absent")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/bin/sh\nset -e\nB=8k\nfor i in a b; do\n  fio --name=$i --bs=$B # reads\ndone\n",
+        "fio --name=a --bs=8k\nfio --name=b --bs=8k\n",
+        "cat > x.fio <<EOF\n[a]\nbs=8k\n[b]\nstonewall\nbs=8k\nEOF\nfio x.fio\n",
+        "# Run it: fio my.sh\n[a]\nbs=8k\n[b]\nstonewall\nbs=8k\n",
+    ],
+)
+def test_a_script_by_its_path(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "my.sh"
+    path.write_text(text)
+    first, second = read_job(path)
+    assert (first.name, first.options) == ("a", {"bs": "8k"})
+    assert (second.name, second.options) == ("b", {"bs": "8k", "stonewall": ""})
+
+
 def test_a_job_file_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "a.fio").write_text("[a]\nrw=read\n")

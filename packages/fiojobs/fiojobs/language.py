@@ -14,7 +14,7 @@ from fiojobs.arithmetic import with_calculations
 from fiojobs.conditions import condition_for
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
-from fiojobs.plain import job_text, plain_text
+from fiojobs.plain import FIO, job_text, plain_text
 from fiojobs.scripts import with_program
 from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_variables
 from fiojobs.words import no_other_program
@@ -147,8 +147,8 @@ def read_job(job: str | Path) -> list[Section]:
     ----------
     job : str or Path
         Options (``"rw=randrw bs=8k"``), a command line as fio reads it (``"sudo fio -name a -rw
-        read"``, also with job files), the text of a job file, or its path. Variables such as
-        ``${SIZE}`` are the environment's.
+        read"``, also with job files), the text of a job file or a script, or its path. Variables
+        such as ``${SIZE}`` are the environment's.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def read_job(job: str | Path) -> list[Section]:
         raise UserError(f"the fio job must be a text or a path, not {job!r:.60}")
     found = _Text()
     path = _path_of(job)
-    # A file is never a command line, even if it has a single line.
+    # A file is never options alone, even if it has a single line.
     if path is not None:
         _read_file(_read(path), path.parent, found)
     else:
@@ -216,8 +216,10 @@ def _read(path: Path) -> str:
 
 
 def _read_file(text: str, folder: Path, found: _Text) -> None:
-    """Read a file's text: a job, or the calls of fio in another language."""
+    """Read a file's text: a job, or the calls of fio in a script or another language."""
     calls = shell_text(text)
+    if calls is None and FIO.search(text) and job_text(text) is None:
+        calls = text
     if calls is None:
         _read_text(text, folder, found)
     else:
