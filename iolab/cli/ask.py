@@ -55,11 +55,11 @@ class _AskCommand(click.Command):
 def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Measure a fio job with and without a treatment.
 
-    The job is a command line, its options, or an unchanged job file. A treatment is a file of its
-    cgroup (cpu.weight=1000), an option of fio (iodepth=32), a kernel setting, a scheduler feature
-    or the I/O scheduler; the how-to about jobs lists them all. The answer shows how iolab
-    translated the job, the ratio treated/untreated with its interval, the claims' verdicts, and who
-    preempts whom.
+    The job is a command line, its options, or an unchanged job file or script. A treatment is a
+    file of its cgroup (cpu.weight=1000), an option of fio (iodepth=32), a kernel setting, a
+    scheduler feature or the I/O scheduler; the how-to about jobs lists them all. The answer shows
+    how iolab translated the job, the ratio treated/untreated with its interval, the claims'
+    verdicts, and who preempts whom.
     """
     given = {
         # False also for a name that is too long.
