@@ -29,6 +29,8 @@ _NESTED = "".join([*(f"sh <<E{n}\n" for n in _DEPTH), _CALL, *(f"\nE{n}" for n i
         f'kubectl exec pod -n fio -- bash -c "{_CALL}"',
         f"oc -n fio rsh pod {_CALL}",
         f'sudo sh -c "echo 3 > /proc/sys/vm/drop_caches; {_CALL}"',
+        f'sudo su - postgres -c "{_CALL}"',
+        f"$ su -\n# {_CALL}",
     ],
 )
 def test_a_call_may_be_in_a_container_or_on_another_machine(text: str) -> None:
@@ -71,6 +73,7 @@ def test_what_starts_fio_in_a_container_counts() -> None:
         (f"docker run -d postgres\n{_CALL}", "postgres"),
         (f"ssh a '{_CALL}' & ssh b '{_CALL}'", "ssh"),
         (f"ssh host modprobe brd; {_CALL}", "modprobe"),
+        (f"su -c 'sysctl -w vm.dirty_ratio=5'; {_CALL}", "su"),
         ("sh -c '# fio --name=a'", "comment"),
         (_NESTED, "16 deep"),
     ],

@@ -23,6 +23,7 @@ from iolab_base.errors import UserError
 
 # The options of ssh(1) that take a value.
 _OF_SSH: Final = re.compile("-[BbcDEeFIiJLlmOoPpQRSWw]")
+_OF_SU: Final = ("-c", "--command")
 # Options of a container whose value may look like a program.
 _NAMED: Final = frozenset(
     (
@@ -55,6 +56,9 @@ def carried(words: Sequence[str]) -> str | None:
         return _of_shell(rest)
     if name == "eval":
         return " ".join(rest)
+    if name == "su":
+        scripts = (script for option, script in itertools.pairwise(rest) if option in _OF_SU)
+        return next(scripts, None)
     if name == "ssh":
         return _of_ssh(rest)
     verbs = [place for place, word in enumerate(rest) if word in ("run", "exec", "rsh")]
@@ -67,6 +71,8 @@ def opens_shell(words: Sequence[str]) -> bool:
     if rest[0] in ("sudo", "doas") and rest[1:] in (["-i"], ["-s"]):
         return True
     script = carried(rest)
+    if rest[0] == "su":
+        return script is None
     shell = rest if script is None else script.split()
     # ssh to a machine gives it no script.
     named = not shell or program_of(shell[0]) in SHELLS

@@ -60,7 +60,7 @@ _PROGRAMS: Final = "|".join(
     map(re.escape, [*STARTERS, *HARMLESS, *SHELLS, *CONTAINERS, *ELSEWHERE])
 )
 _START: Final = (
-    rf"(?:\S{{0,200}}[/\\])?(?:fio(?:\.exe)?|{_PROGRAMS}|export|for|while|until)(?=\s|$)"
+    rf"(?:\S{{0,200}}[/\\])?(?:fio(?:\.exe)?|{_PROGRAMS}|su|export|for|while|until)(?=\s|$)"
 )
 FIO: Final = re.compile(
     r"(?:^|[\s;&|(`])[\"']?(?:[^\s=\"'-][^\s\"']{0,200}[/\\])?fio(?:\.exe)?[\"']?(?=\s|$)(?!\s*=)",

@@ -40,7 +40,7 @@ HARMLESS: Final = frozenset(
     (
         *("cd", "mkdir", "rm", "touch", "ls", "cat", "lsblk", "uname", "date", "echo", "printf"),
         *("sync", "sleep", "wait", "true", ":", "set", "clear", "exit", "trap", "shopt", "ulimit"),
-        *("hostname", "whoami", "id", "pwd", "uptime", "nproc", "lspci", "lsscsi", "su"),
+        *("hostname", "whoami", "id", "pwd", "uptime", "nproc", "lspci", "lsscsi"),
         *(
             "iostat",
             "vmstat",
