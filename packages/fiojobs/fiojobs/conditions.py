@@ -148,14 +148,18 @@ def _result(filled: Sequence[str]) -> bool | None:
 
 def _is_empty(condition: str, name: str) -> bool:
     """Return whether a condition is that a variable is empty, and no more."""
-    used = rf"\$(?:{name}|\{{{name}(?:[:+-][^}}]*)?\}})"
+    used = _use_of(name)
     return _matches(condition, rf"-z {used}|! (?:-n )?{used}|{used} ==?")
 
 
 def _is_set(condition: str, name: str) -> bool:
     """Return whether a condition is that a variable is not empty, and no more."""
-    used = rf"\$(?:{name}|\{{{name}(?:[:+-][^}}]*)?\}})"
+    used = _use_of(name)
     return _matches(condition, rf"(?:-n )?{used}|! -z {used}|{used} !=")
+
+
+def _use_of(name: str) -> str:
+    return rf"\$(?:{name}|\{{{name}(?:[:+-][^}}]*)?\}})"
 
 
 def _matches(condition: str, test: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Final
 import yaml
 
 from fiojobs.carriers import carried
-from fiojobs.plain import FIO
+from fiojobs.plain import COMMENT, FIO
 from iolab_base.errors import UserError
 
 _YAML: Final = re.compile(
@@ -53,7 +53,7 @@ def shell_text(text: str) -> str | None:
     if _YAML.match(text):
         return _of_yaml(text)
     # What a here-document holds is read by itself.
-    code = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
+    code = COMMENT.sub("", text)
     if _LIST.search(code) and "<<" not in text:
         return _of_program(text)
     return _of_strings(text) if _STRING.search(code) else None

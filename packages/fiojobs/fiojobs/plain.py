@@ -62,6 +62,8 @@ _PROGRAMS: Final = "|".join(
 _START: Final = (
     rf"(?:\S{{0,200}}[/\\])?(?:fio(?:\.exe)?|{_PROGRAMS}|su|export|for|while|until)(?=\s|$)"
 )
+# A line that is a comment of a shell.
+COMMENT: Final = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 FIO: Final = re.compile(
     r"(?:^|[\s;&|(`])[\"']?(?:[^\s=\"'-][^\s\"']{0,200}[/\\])?fio(?:\.exe)?[\"']?(?=\s|$)(?!\s*=)",
     re.MULTILINE,

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from fiojobs.plain import FIO
+from fiojobs.plain import COMMENT, FIO
 from iolab_base.errors import UserError
 
 # Of an argument of a Linux program.
@@ -54,7 +54,6 @@ _ALONE: Final = re.compile(
 _SET: Final = re.compile(r"(?<![\w-])([A-Za-z_]\w*)\+?=")
 _BRANCH: Final = re.compile(r"\b(?:do|done|fi|else|elif|esac)\b")
 _ELEMENTS: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*]\])?\}|\$([A-Za-z_]\w*)")
-
 # Values that a shell counts or lists: $(seq 1 2 9), {1..9}, {read,write}.
 _SERIES: Final = re.compile(
     r"\$\([ \t]*seq((?:[ \t]+-?[0-9]{1,6}){1,3})[ \t]*\)"
@@ -112,11 +111,6 @@ def _held(
     return values[place - 1] if place else None
 
 
-def _literals(text: str, end: int) -> dict[str, str]:
-    """Return the variables that a text sets to values of its own before a place in it."""
-    return {name: quoted or plain for name, quoted, plain in _LITERAL.findall(text, 0, end)}
-
-
 def without_arrays(text: str) -> str:
     """Return a text with the words of each array in place of its name."""
     known: dict[str, str] = {}
@@ -140,10 +134,9 @@ def unrolled(text: str) -> str:
     begin = loops = 0
     while loop := _LOOP.search(text, begin):
         name, listed, body = loop.groups()
-        known = _literals(text, loop.start())
         for variable in _ELEMENTS.finditer(listed):
-            value = known.get(variable[1] or variable[2])
-            if value is not None and _is_sure(text, variable[1] or variable[2], loop.start()):
+            value = _sure_value(text[: loop.start()], variable[1] or variable[2])
+            if value is not None:
                 listed = listed.replace(variable[0], value)
         listed = _SERIES.sub(_values, listed)
         if "$" in listed or "{" in listed or not FIO.search(body):
@@ -176,14 +169,15 @@ def _values(series: re.Match[str]) -> str:
 
 def _code(text: str) -> str:
     """Return a text with blanks in the place of its comments."""
-    return re.sub(r"^[ \t]*#.*$", lambda line: " " * len(line[0]), text, flags=re.MULTILINE)
+    return COMMENT.sub(lambda line: " " * len(line[0]), text)
 
 
-def _is_sure(text: str, name: str, end: int) -> bool:
-    """Return whether a variable has one value before a place: that which its text sets last."""
-    text = _code(text[:end])
-    places = [match for match in _SET.finditer(text) if match[1] == name]
-    literals = [match for match in _LITERAL.finditer(text) if match[1] == name]
-    values = {match[2] or match[3] for match in literals}
-    branched = _BRANCH.search(text, literals[0].end()) if literals else None
-    return bool(literals) and len(places) == len(literals) and (len(values) == 1 or not branched)
+def _sure_value(text: str, name: str) -> str | None:
+    """Return the value that a variable has at a text's end; None if it may have others."""
+    values = _assigned(_LITERAL, text).get(name)
+    if not values:
+        return None
+    code = _code(text)
+    places = sum(match[1] == name for match in _SET.finditer(code))
+    is_one = len({value for _, value in values}) == 1 or not _BRANCH.search(code, values[0][0])
+    return values[-1][1] if places == len(values) and is_one else None

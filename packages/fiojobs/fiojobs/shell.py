@@ -12,7 +12,7 @@ from typing import Final
 
 from fiojobs.carriers import carried, opens_shell
 from fiojobs.conditions import Conditions
-from fiojobs.plain import FIO, has_section, here_documents, run_of, without_prompts
+from fiojobs.plain import COMMENT, FIO, has_section, here_documents, run_of, without_prompts
 from fiojobs.scripts import LONGEST_LINE, unrolled, without_arrays
 from fiojobs.starters import (
     DROPS,
@@ -229,8 +229,8 @@ def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
     # A mail or a page may have lost the backslashes of continued lines, or explain each line.
     text = _TITLE.sub("", text)
     text = _CONTINUED.sub(" ", _without_comments(text))
-    commented = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
-    text = without_prompts(commented if FIO.search(commented) else text)
+    code = COMMENT.sub("", text)
+    text = without_prompts(code if FIO.search(code) else text)
     return unrolled(_SUBSHELL.sub(_in_this_shell, without_arrays(text))), documents, here
 
 
