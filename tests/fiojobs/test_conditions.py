@@ -74,7 +74,7 @@ def test_options_that_a_condition_adds_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "noun"),
     [
-        ("S='4k 8k'\nif [ $1 = x ]; then\n  S=4k\nfi\n", "--vary"),
+        ("S='4k 8k'\nif [ $1 = x ]; then\n  S=4k\nfi\n", "condition for 'S'"),
         ("S='4k 8k'\nS=$1\n", "--vary"),
         ("S=(4k 8k)\nif [ $1 = x ]; then\n  S=(4k)\nfi\n", "condition for 'S'"),
         ("if [ $1 = x ]; then\n  S=(4k)\nelse\n  S=(8k)\nfi\n", "condition for 'S'"),

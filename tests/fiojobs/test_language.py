@@ -236,7 +236,7 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("fio --name=a --rw={read|write}", "{read|write}"),
         ("fio --name=a --filename=<device>", "<device>"),
         ("for i in $(seq $1); do fio --name=a; done", "'for i in $(seq $1)' is a shell's"),
-        ("if [ $1 ]; then fio --name=a; else echo; fio --name=b; fi", "a condition (else)"),
+        ("if [ $1 ]; then fio --name=a; else echo; fio --name=b; fi", "a condition ([ $1 ])"),
         ("while true; do fio --name=a; done", "'while true' is a shell's"),
         ("echo bfq > /sys/block/sda/queue/scheduler; fio --name=a", "/sys/block"),
         ("modprobe brd; fio --name=a", "modprobe"),

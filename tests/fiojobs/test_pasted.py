@@ -136,6 +136,9 @@ _JOB = "[a]\nrw=randrw\nbs=8k"
         f"set -e\nprintf '%s\\n' '\n{_JOB}\n' > a.fio\nfio a.fio\n",
         f"J='{_JOB}'\necho \"$J\" | fio -\n",
         'for b in 8k; do\n  J="\n  [a]\n  rw=randrw\n  bs=$b"\n  echo "$J" | fio -\ndone\n',
+        "echo '[a]' > a.fio\necho rw=randrw >> a.fio\necho bs=8k | tee -a a.fio\nfio a.fio\n",
+        "echo '[b]' > a.fio\ncat > a.fio <<E\n[a]\nE\ncat >> a.fio <<E\nrw=randrw\nbs=8k\nE\n"
+        "fio a.fio\n",
         f"echo '{_JOB}' | sudo tee /tmp/a.fio\nsudo fio /tmp/a.fio\n",
         f"echo '[INFO]' > log\n{_CALL}\n",
     ],
@@ -147,9 +150,9 @@ def test_a_job_may_be_in_quotes(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("echo '[a]' > a.fio\necho rw=read >> a.fio\nfio a.fio\n", "several commands"),
-        (f"{_TWO.format('')}echo rw=read >> a.fio\nfio a.fio\n", "several commands"),
-        (f"{_TWO.format('')}cat >> a.fio <<E\nrw=read\nE\nfio a.fio\n", "several commands"),
+        ("echo '[a]' | sed s/a/b/ | fio -", "standard input"),
+        ("cat > a.fio <<E\n[a]\nE\nsudo sed s/a/b/ <<E > a.fio\n[a]\nE\nfio a.fio\n", "changes"),
+        ("echo '[a]' > a.fio\nprintf 'bs=%s' 8k >> a.fio\nfio a.fio\n", "changes 'a.fio'"),
         (f"{_TWO.format('')}sed -i s/8k/4k/ a.fio\nfio a.fio\n", "sed -i"),
         (f"sysctl -w vm.dirty_ratio=2\n{_CALL}", "vm.dirty_ratio"),
         ("fio <(echo '[a]')", "no other program"),

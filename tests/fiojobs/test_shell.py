@@ -103,7 +103,7 @@ def test_a_shell_calculates_a_value() -> None:
 def test_what_another_program_prints_does_not_matter_where_no_value_does() -> None:
     text = "me=`basename $0`\nfio --name=x-$(hostname -f) --output=$me.json --rw=read"
     (section,) = read_job(text)
-    assert section == Section("x---hostname--f-", {"output": "$me.json", "rw": "read"})
+    assert section == Section("x---hostname--f-", {"output": "$(basename $0).json", "rw": "read"})
     with pytest.raises(UserError, match="no other program for a value: '\\$\\(nproc\\)'"):
         read_job("N=$(nproc)\nfio --name=a --numjobs=$N")
 
@@ -120,7 +120,7 @@ def test_a_loop_over_values_that_the_text_has_is_a_call_for_each() -> None:
         with pytest.raises(UserError, match="--vary"):
             read_job(f"for i in {values}; do fio --name=a --iodepth=$i; done")
     many = " ".join(map(str, range(1, 66)))
-    with pytest.raises(UserError, match="65 calls"):
+    with pytest.raises(UserError, match="more than 64 calls"):
         read_job(f"for i in {many}; do fio --name=a --iodepth=$i; done")
 
 
@@ -149,7 +149,7 @@ def test_a_call_in_the_background_may_not_end_where_another_begins() -> None:
 def test_calls_in_shells_of_their_own_run_beside_each_other() -> None:
     first, second = read_job("(fio --name=a) & (fio --name=b) & wait")
     assert (first.options, second.options) == ({}, {})
-    with pytest.raises(UserError, match="fio alone"):
+    with pytest.raises(UserError, match="background"):
         read_job("(fio --name=a; fio --name=b) & fio --name=c")
 
 

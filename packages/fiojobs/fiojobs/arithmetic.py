@@ -12,12 +12,19 @@ from typing import Final
 from iolab_agent.fio_values import time_us
 
 # fio has bc calculate a value with a keyword (bc_calc() in its options.c).
-_MATHS: Final = re.compile(r"[0-9 ()*/+-]+")
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+_MATHS: Final = re.compile(r"[0-9 ()*/+%<>=!-]+")
+_OPERATORS: Final[Mapping[type[ast.operator | ast.cmpop], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
 _OF_SHELL: Final = re.compile(r"\$\(\(([^()$]*(?:\([^()$]*\)[^()$]*)*)\)\)")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
@@ -36,11 +43,16 @@ def with_calculations(text: str, known: Mapping[str, str]) -> str:
     """Return a text with the value of each ``$((...))`` that has one."""
 
     def value(match: re.Match[str]) -> str:
-        inside = _NAME.sub(lambda name: known.get(name[0], name[0]), match[1])
-        found = calculated(inside.strip())
-        return found if found.lstrip("-").isdigit() else match[0]
+        found = number(match[1], known)
+        return match[0] if found is None else str(found)
 
     return _OF_SHELL.sub(value, text)
+
+
+def number(text: str, known: Mapping[str, str]) -> int | None:
+    """Return the value of a shell's expression; None if it has none that the text shows."""
+    found = calculated(_NAME.sub(lambda name: known.get(name[0], name[0]), text).strip())
+    return int(found) if found.lstrip("-").isdigit() else None
 
 
 def seconds_us(text: str) -> int | None:
@@ -54,5 +66,9 @@ def _value(node: ast.expr) -> int:
         case ast.Constant(value=int(number)):
             return number
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(left), _value(right))
+            return int(_OPERATORS[type(op)](_value(left), _value(right)))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+            return int(_OPERATORS[type(op)](_value(left), _value(right)))
     raise ValueError(ast.dump(node))

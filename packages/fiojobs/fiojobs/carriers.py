@@ -6,21 +6,27 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from fiojobs.plain import FIO
 from fiojobs.starters import (
     CONTAINERS,
     ELSEWHERE,
+    HARMLESS,
     SHELLS,
     STARTERS,
     arguments,
     as_options,
     program_of,
 )
-from fiojobs.words import shown
+from fiojobs.words import shown, simple_commands
 from iolab_base.errors import UserError
 
+# Calls of fio that do nothing.
+ASKS: Final = re.compile("-v|--(?:version|help|enghelp|cmdhelp)(?:=.*)?")
+# Shells within shells.
+_DEEPEST: Final = 4
 # The options of ssh(1) that take a value.
 _OF_SSH: Final = re.compile("-[BbcDEeFIiJLlmOoPpQRSWw]")
 _OF_SU: Final = ("-c", "--command")
@@ -39,6 +45,36 @@ _LIMIT: Final = re.compile(
 # fio, and an image that is called after it: "xridge/fio:latest".
 _FIO: Final = re.compile(r"(?:/\S*/)?fio|(?:[\w.-]+/)+fio(?::[\w.-]+)?|fio:[\w.-]+")
 _STARTS: Final = frozenset((*STARTERS, *SHELLS))
+
+
+def is_call(words: Sequence[str]) -> bool:
+    """Return whether the words of a command look like a call of fio."""
+    plain = [word for word in words if "$(" not in word] or [""]
+    call = FIO.search(" ".join(plain)) is not None and plain[0] not in HARMLESS
+    return call and not any(map(ASKS.fullmatch, plain))
+
+
+def starts_fio(value: str) -> bool:
+    """Return whether the value of a variable is fio, or a call of it."""
+    return FIO.match(value.removeprefix("sudo ")) is not None
+
+
+def commands_of(text: str, depth: int = 0) -> Iterator[tuple[list[str], list[str], str]]:
+    """Yield commands as `simple_commands`, and those that one runs elsewhere in its place."""
+    for words, files, end in simple_commands(text):
+        script = carried(words) if depth < _DEEPEST else None
+        if script is None or not FIO.search(script):
+            yield words, files, end
+            continue
+        if end == "&" and (where := next((w for w in words if program_of(w) in ELSEWHERE), "")):
+            raise UserError(
+                f"the fio job: {shown(where)} in the background may be on a machine of its own: "
+                "give the calls of one machine"
+            )
+        inner = list(commands_of(script, depth + 1))
+        yield from inner[:-1]
+        for last, own, _ in inner[-1:]:
+            yield last, [*own, *files], end
 
 
 def carried(words: Sequence[str]) -> str | None:

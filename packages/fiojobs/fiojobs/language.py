@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,9 +16,10 @@ from fiojobs.arithmetic import with_calculations
 from fiojobs.conditions import condition_for
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
-from fiojobs.plain import FIO, job_text, plain_text
-from fiojobs.scripts import with_program
-from fiojobs.shell import VARIABLE, FioCommand, fio_commands, with_variables
+from fiojobs.plain import calls_fio, job_text, plain_text
+from fiojobs.shell import FioCommand, fio_commands
+from fiojobs.starters import SHELLS
+from fiojobs.variables import VARIABLE, with_variables
 from fiojobs.words import no_other_program
 from iolab_agent.fio_options import GRAMMARS, same_option, sets_same
 from iolab_agent.plan import Section
@@ -77,6 +80,11 @@ class _Text:
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     # Variables that a condition makes unsure.
     unsure: frozenset[str] = frozenset()
+    # Arguments of a script, None if they are not known.
+    arguments: list[str] | None = None
+    # What must hold for each section, and for the call of fio that is read.
+    conditions: list[str] = field(default_factory=list)
+    condition: str = ""
     # Names of sections of this call of fio, as they were given.
     named: list[str] = field(default_factory=list)
 
@@ -88,12 +96,12 @@ class _Text:
                 raise UserError(f"the fio job: {key[:60]!r} is not an option of fio")
             if not value.isprintable():
                 raise UserError(f"the fio job: the value of {key} is not text: {value[:60]!r}")
-            if not value and key in GRAMMARS and key not in _ALONE and not GRAMMARS[key].alone:
-                raise UserError(f"the fio job: {key} needs a value, such as {key}=1")
             # Two names are two devices, even if it does not matter which.
-            known = self.environment if same_option(key) == "filename" else {}
-            text = with_variables(value, known, _KEYWORDS)
-            _put(merged, key, text if _is_any(key, text) else self.filled(text, key))
+            text = with_variables(value, self.environment, _KEYWORDS)
+            text = text if _is_any(key, text) else self.filled(text, key)
+            if not text and key in GRAMMARS and key not in _ALONE and not GRAMMARS[key].alone:
+                raise UserError(f"the fio job: {key} needs a value, such as {key}=1")
+            _put(merged, key, text)
         # fio compares six letters (__parse_jobs_ini() of its init.c).
         if name.startswith("global"):
             self.everywhere = merged
@@ -103,6 +111,7 @@ class _Text:
                 merged.setdefault("filename", name)
             self.named.append(name)
             self.sections.append(Section(plain_name(name), merged))
+            self.conditions.append(self.condition)
 
     def end_call(self) -> None:
         """Check the names of a call's sections; the next call may have them again."""
@@ -124,9 +133,12 @@ class _Text:
             return text
         if program >= 0:
             raise no_other_program(text[program:])
-        name = unknown[0][:40]
-        if re.fullmatch("[0-9@*]+", name):
-            raise UserError(f"the fio job needs ${name}, an argument of its script: give its value")
+        name = unknown[0].split("[")[0][:40]
+        if re.fullmatch("[0-9@*#]+", name):
+            raise UserError(
+                f"the fio job needs ${name}, an argument of its script: name the script's file "
+                "with its arguments, or give the value"
+            )
         if name in self.unsure:
             raise condition_for(name)
         raise UserError(f"the fio job needs the environment variable {name!r}, which is not set")
@@ -160,10 +172,17 @@ def read_job(job: str | Path) -> list[Section]:
     UserError
         If a file cannot be read, a variable is not set, or the text is not a job.
     """
+    return [section for section, _ in conditional_sections(job)]
+
+
+def conditional_sections(job: str | Path) -> list[tuple[Section, str]]:
+    """Return sections as `read_job`, each with the condition that a script has for it, or ""."""
     if not isinstance(job, str | Path):
         raise UserError(f"the fio job must be a text or a path, not {job!r:.60}")
     found = _Text()
     path = _path_of(job)
+    if path is None and isinstance(job, str):
+        path, found.arguments = _script_of(job)
     # A file is never options alone, even if it has a single line.
     if path is not None:
         _read_file(_read(path), path.parent, found)
@@ -174,7 +193,7 @@ def read_job(job: str | Path) -> list[Section]:
     if not found.sections:
         only = f" called {', '.join(found.only)}" if found.only else " beside [global]"
         raise UserError(f"the fio job has no section{only}, so it does nothing")
-    return _with_own_names(found.sections)
+    return list(zip(_with_own_names(found.sections), found.conditions, strict=True))
 
 
 def _with_own_names(sections: list[Section]) -> list[Section]:
@@ -202,6 +221,20 @@ def _path_of(job: str | Path) -> Path | None:
     return Path(text) if named else None
 
 
+def _script_of(job: str) -> tuple[Path | None, list[str] | None]:
+    """Return the file of a script and its arguments, if a line calls one that is here."""
+    try:
+        words = shlex.split(job) if "\n" not in job else []
+    except ValueError:
+        words = []
+    words = list(itertools.dropwhile(("sudo", *SHELLS).__contains__, words))
+    if not words or "=" in words[0] or not os.path.isfile(words[0]):  # noqa: PTH113
+        return None, None
+    text = _read(Path(words[0]))
+    is_script = text.startswith("#!") or (calls_fio(text) and job_text(text) is None)
+    return (Path(words[0]), words[1:]) if is_script else (None, None)
+
+
 def _read(path: Path) -> str:
     name = str(path)
     try:
@@ -218,7 +251,7 @@ def _read(path: Path) -> str:
 def _read_file(text: str, folder: Path, found: _Text) -> None:
     """Read a file's text: a job, or the calls of fio in a script or another language."""
     calls = shell_text(text)
-    if calls is None and FIO.search(text) and job_text(text) is None:
+    if calls is None and calls_fio(text) and job_text(text) is None:
         calls = text
     if calls is None:
         _read_text(text, folder, found)
@@ -230,14 +263,13 @@ def _read_pasted(text: str, found: _Text, depth: int = 0) -> None:
     """Read the text of a job file, or calls of fio: one after another, or beside each other."""
     if depth > _DEEPEST:
         raise UserError(f"the fio job has here-documents more than {_DEEPEST} deep")
-    text = with_program(text)
     job = job_text(text)
     if job is not None:
         _read_text(job, Path(), found)
         return
     if _LISTED.fullmatch(text):
         text = re.sub(r"[,;]\s*(?=\w+=|\Z)", " ", text)
-    commands, here = fio_commands(text)
+    commands, here = fio_commands(text, found.arguments)
     if here is not None and not commands:
         # A job, or the commands that a shell reads.
         _read_pasted(shell_text(here) or here, found, depth + 1)
@@ -311,6 +343,7 @@ def _included(name: str, folder: Path) -> tuple[str, Path]:
 def _read_words(command: FioCommand, found: _Text) -> None:
     """Read fio's words, and the job files among them."""
     found.environment, found.unsure = {**os.environ, **command.environment}, command.unsure
+    found.condition = command.condition
     found.everywhere, found.only = dict(command.options), []
     found.end_call()
     if not command.words:
@@ -390,6 +423,8 @@ def _options(command: FioCommand, found: _Text) -> Iterator[tuple[str, str]]:
                 f"the fio job: fio takes {word[:40]!r} for a job file: begin an option with --"
             )
         else:
+            if word.startswith("<("):
+                raise no_other_program(word)
             name = with_variables(word, found.environment)
             yield "", name if name in command.here else found.filled(word)
 

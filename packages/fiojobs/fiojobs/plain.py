@@ -68,6 +68,12 @@ FIO: Final = re.compile(
     r"(?:^|[\s;&|(`])[\"']?(?:[^\s=\"'-][^\s\"']{0,200}[/\\])?fio(?:\.exe)?[\"']?(?=\s|$)(?!\s*=)",
     re.MULTILINE,
 )
+# A variable that holds fio or a call of it, and is used.
+_HELD: Final = re.compile(
+    r"^[ \t]*(?:(?:export|local|readonly)[ \t]+)?([A-Za-z_]\w*)=[(\"']*(?:sudo[ \t]+)?"
+    r"(?:[^\s=\"']*/)?fio(?:\.exe)?(?=[\s\"');]).*\$\{?\1\b|\$\{\w+:-(?:[^\s{}]*/)?fio\}",
+    re.MULTILINE | re.DOTALL,
+)
 # A call of fio, and no word of a sentence.
 _CALL: Final = re.compile(
     rf"{FIO.pattern}[ \t]+(?:-+\w|-[ \t]*(?:<|$)|\\|[^\s\d]\S*\.(?:fio|job|ini|cfg|conf|txt))",
@@ -76,7 +82,7 @@ _CALL: Final = re.compile(
 # "[user@host ~]$ ", "root@host:~# ", "/ # ", "$ ", "PS C:\me> ", "Command: ", and the number or the
 # bullet of a list.
 _PROMPT: Final = re.compile(
-    rf"^[ \t]*(?:(?:\d+[.)]|[-*\u2022])[ \t]+)?"
+    rf"^[ \t]*+(?!\w+=\$)(?:(?:\d+[.)]|[-*\u2022])[ \t]+)?"
     rf"(?:(?:\[[^\]\n]*\]|[^\s#$%]{{0,200}}(?:[ \t][^\s#$%-]{{1,40}})?)[ \t]?"
     rf"[#$%\u276f\u279c\u227b][ \t]*|(?:PS )?[A-Z]:\\[^\n>]*>[ \t]*"
     rf"|(?:[A-Z][\w ]{{0,40}}:[ \t]+|[^\x00-\x7f]{{1,40}}[:\uff1a][ \t]*)(?=(?:sudo )?fio[ \t]))?"
@@ -180,9 +186,14 @@ def job_text(text: str) -> str | None:
     given = here_documents(text)[1] or _ECHOED.match(text) or _IN_QUOTES.search(text)
     if not given and _HEADER.search(text):
         return None if run_of(text)[1] else _SHOWN.sub("", text)
-    if "\n" not in text or text.startswith("-") or FIO.search(without_prompts(text)):
+    if "\n" not in text or text.startswith("-") or calls_fio(without_prompts(text)):
         return None
     return f"[job]\n{text}" if _OPTIONS.fullmatch(f"{text}\n") else text
+
+
+def calls_fio(text: str) -> bool:
+    """Return whether a text has a call of fio, by its name or by a variable."""
+    return FIO.search(text) is not None or _HELD.search(text) is not None
 
 
 def without_prompts(text: str) -> str:

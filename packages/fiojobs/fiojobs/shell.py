@@ -6,18 +6,25 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from fiojobs.carriers import carried, opens_shell
-from fiojobs.conditions import Conditions
-from fiojobs.plain import COMMENT, FIO, has_section, here_documents, run_of, without_prompts
-from fiojobs.scripts import LONGEST_LINE, unrolled, without_arrays
+from fiojobs.carriers import ASKS, carried, commands_of, opens_shell
+from fiojobs.flow import Script
+from fiojobs.grammar import tree_of
+from fiojobs.plain import (
+    COMMENT,
+    FIO,
+    calls_fio,
+    here_documents,
+    run_of,
+    without_prompts,
+)
 from fiojobs.starters import (
     DROPS,
-    ELSEWHERE,
     HARMLESS,
+    READS,
     STARTERS,
     arguments,
     as_options,
@@ -25,27 +32,20 @@ from fiojobs.starters import (
     is_harmless,
     program_of,
 )
-from fiojobs.words import shown, simple_commands
+from fiojobs.variables import VARIABLE, assigned, prepared, with_defaults, with_variables
+from fiojobs.words import APPENDED, shown, simple_commands
 from iolab_base.errors import UserError
 
-# Shells within shells.
-_DEEPEST: Final = 4
+# Of an argument of a Linux program.
+_LONGEST_LINE: Final = 1 << 17
 # Calls that a pasted text may make: each is a phase.
 _MOST_CALLS: Final = 64
-_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
-_DECLARES: Final = ("export", "local", "readonly", "declare", "typeset")
-# ${NAME} of fio and of a shell, $NAME of a shell, and an argument of a script.
-VARIABLE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*]))", re.ASCII)
-# ${NAME:-VALUE}
-_DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]):?[-=]([^{}]*)\}", re.ASCII)
 _KEYWORDS: Final = frozenset(("for", "while", "until", "do", "case", "select", "function", "("))
-# What stands before a command that a shell runs under a condition, such as that fio is there.
-_LEADING: Final = ("if", "then", "else", "!", "{")
 _OF_ECHO: Final = re.compile("-[neE]+")
-_ASKS: Final = re.compile("-v|--(?:version|help|enghelp|cmdhelp)(?:=.*)?")
+# What prints another text than it reads.
+_CHANGES: Final = frozenset(("sed", "awk", "tr", "grep", "cut", "head", "tail", "perl", "m4"))
 # What ends the calls in the background.
 _WAITS: Final = (["wait"], ["kill"], ["pkill"], ["killall"])
-_OTHERWISE: Final = ("else", "elif")
 # The end of a line that goes on: with a backslash, or before an option; either may have a comment.
 _CONTINUED: Final = re.compile(
     r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t]|[^\n]*[ \t/]fio[ \t]+-)[^\n]*+){0,64}+"
@@ -66,7 +66,9 @@ _OF_FIO: Final = re.compile(
 _WINDOWS: Final = re.compile(r"\\\\[.?]\\|\bfio\.exe\b|\b[A-Z]\\:[/\\]")
 _BACKSLASH: Final = re.compile(r"\\(?!\n)")
 # Commands in a shell of their own.
-_SUBSHELL: Final = re.compile(r"(?:^|(?<=[;&|\n]))([ \t]*)\(([^()]*)\)")
+_SUBSHELL: Final = re.compile(
+    r"(?:^|(?<=[;&|\n]))([ \t]*)\(([^()]*)\)(?=[ \t]*(?:[0-9]?[;&|\n>]|\Z))"
+)
 
 
 @dataclass
@@ -90,6 +92,8 @@ class FioCommand:
         Whether it runs at the same time as the call before it, which is in the background.
     unsure : frozenset of str
         Variables that the text sets under a condition.
+    condition : str
+        What must hold for it, and the text does not tell.
     """
 
     words: list[str]
@@ -99,71 +103,81 @@ class FioCommand:
     here: dict[str, str] = field(default_factory=dict)
     beside: bool = False
     unsure: frozenset[str] = frozenset()
+    condition: str = ""
 
 
-def fio_commands(text: str) -> tuple[list[FioCommand], str | None]:
-    """Return the calls of fio in a command line or several, and the job that comes with them.
+class _Other(NamedTuple):
+    """A command that is no call of fio, and the files that it writes."""
+
+    words: list[str]
+    written: list[str]
+
+
+def fio_commands(
+    text: str, arguments: Sequence[str] | None = None
+) -> tuple[list[FioCommand], str | None]:
+    """Return the calls of fio in a command line or a script, and the job that comes with them.
+
+    Without arguments those of the script are not known.
 
     Raises UserError for what only a shell could know or do.
     """
     text, documents, here = _prepared(text)
-    texts = {} if here is None else {"": here}
+    texts: dict[str, str | None] = {} if here is None else {"": here}
     piped = None
     found: list[FioCommand] = []
-    environment: dict[str, str] = {}
-    conditions = Conditions(environment)
-    others: list[list[str]] = []
-    last, otherwise, behind, running = "", False, False, False
-    for given, files, end in _until_prose(text, found):
-        words = list(itertools.dropwhile(_LEADING.__contains__, given))
-        otherwise = given[0] in _OTHERWISE or (otherwise and given[0] != "fi")
-        before = dict(environment)
-        known = {**os.environ, **environment}
-        filled = [with_variables(word, known) for word in given]
-        conditions.follow(given, filled, last)
-        if conditions.skips(last):
-            last = end
-            continue
+    others: list[_Other] = []
+    last, behind, running = "", False, False
+    script = Script(arguments)
+    for step in script.run(tree_of(_until_prose(text))):
+        words, files = step.words, step.files
+        last = step.before
+        known = {**os.environ, **step.environment}
         held = next((documents[name] for name in files if name in documents), piped)
-        held = held or _printed_job(words, known)
-        piped = held if end == "|" else None
+        held = _printed(words, known) if held is None else held
+        if not _CHANGES.isdisjoint(map(program_of, words[:2])):
+            held = None
+        piped = held if step.end == "|" else None
         command = None
+        written = [with_variables(name, known) for name in [*files, *_teed(words)]]
+        plain = [name.removeprefix(APPENDED) for name in written]
         # What reads the output of fio does not matter.
-        if words and (last not in ("|", "|&") or others or not found):
-            command = _fio_of(words, environment)
-            conditions.note(words, before, last)
-            others += [] if command else [[*words, *files]]
-        conditions.end(filled)
+        if last not in ("|", "|&") or others or not found:
+            command = _fio_of(words, step.environment)
+            others += [] if command else [_Other(words, plain)]
         if command is not None:
-            beside = "||" if last == "||" and found and not others else ""
-            condition = "else" if otherwise and not conditions.is_known else beside
-            _check_call(words, condition, running=running and not behind)
+            _check_call(words, running=running and not behind)
             _check_harmless(others)
-            echoed = _printed(others[-1], known) if others else None
-            jobs = {**texts, **({} if held is None else {"-": held})}
-            command.here = {name: _with_defaults(job, known) for name, job in jobs.items()}
+            echoed = _printed(others[-1].words, known) if others else None
+            jobs = _known_jobs(texts, [with_variables(word, known) for word in words])
+            jobs |= {} if held is None else {"-": held}
+            command.here = {name: with_defaults(job, known) for name, job in jobs.items()}
             if last == "|" and echoed:
                 command.here[""] = echoed
             others = []
-            command.beside, command.unsure = behind, frozenset(conditions.unsure)
+            command.beside, command.unsure = behind, step.unsure
+            command.condition = step.condition
             found.append(command)
         else:
-            names = [with_variables(name, known) for name in [*files, *_teed(words)]]
-            _keep(texts, held, names)
+            _keep(texts, held, written)
         if command is not None or last in ("|", "|&"):
-            behind = bool(found) and end == "&"
-            running |= behind
+            behind = bool(found) and step.end == "&"
+            running |= behind or step.apart
         behind = behind and words[:1] != ["wait"]
         running = running and words[:1] not in _WAITS
-        last = end
+        if len(found) > 2 * _MOST_CALLS:
+            # Some may only ask fio for its version.
+            break
+    if not found and script.uncalled:
+        raise UserError(f"the fio job: nothing calls {script.uncalled}(): add the line that does")
+    if not found and len(others) > 1 and calls_fio(text):
+        raise UserError("the fio job: the script shows no call of fio that runs: give the call")
     _add_bare(found, others, len(documents), here)
     return _calls(found), here
 
 
-def _check_call(words: Sequence[str], condition: str, *, running: bool) -> None:
-    """Raise UserError for a call that may not run, or not by itself."""
-    if condition:
-        raise UserError(f"the fio job has a condition ({condition}): give the call that runs")
+def _check_call(words: Sequence[str], *, running: bool) -> None:
+    """Raise UserError for a call that may not run by itself."""
     if running:
         raise UserError(
             "the fio job: a call in the background may run beside "
@@ -172,57 +186,69 @@ def _check_call(words: Sequence[str], condition: str, *, running: bool) -> None:
 
 
 def _add_bare(
-    found: list[FioCommand], others: Sequence[list[str]], documents: int, here: str | None
+    found: list[FioCommand], others: Sequence[_Other], documents: int, here: str | None
 ) -> None:
     """Add what gives options of fio alone, if there is no call; refuse what is neither."""
-    if found and others and any(map(_OF_FIO.match, others[0])):
+    if found and others and any(map(_OF_FIO.match, others[0].words)):
         raise UserError(
-            f"the fio job: {shown(' '.join(others[0]))} has options of fio, and is no call of it: "
-            "join a line that is torn, or leave it out"
+            f"the fio job: {shown(' '.join(others[0].words))} has options of fio, and is no call "
+            "of it: join a line that is torn, or leave it out"
         )
     if not found and documents > 1:
         raise UserError("the fio job comes in several here-documents, and no call of fio reads one")
     if not found and others and here is None:
         if len(others) > 1:
-            raise UserError(f"the fio job: {shown(others[0][0])} is not fio, and no fio follows")
-        found.append(FioCommand(others[0], bare=True))
+            raise UserError(
+                f"the fio job: {shown(others[0].words[0])} is not fio, and no fio follows"
+            )
+        found.append(FioCommand(others[0].words, bare=True))
 
 
 def _teed(words: Sequence[str]) -> list[str]:
     """Return the files to which a command copies what it reads."""
     behind = words[words.index("tee") + 1 :] if "tee" in words else ()
-    return [word for word in behind if not word.startswith("-")]
+    appended = APPENDED if {"-a", "--append"} & set(behind) else ""
+    return [f"{appended}{word}" for word in behind if not word.startswith("-")]
 
 
-def _keep(texts: dict[str, str], held: str | None, names: Sequence[str]) -> None:
-    """Keep a here-document under the names of the files that a command makes of it."""
-    for name in names:
-        if name in texts and texts[name] != held:
-            raise UserError(
-                f"the fio job: several commands write {shown(name)}: give the text that fio reads"
-            )
-        if held is not None and name != "/dev/null":
-            texts[name] = held
+def _keep(texts: dict[str, str | None], held: str | None, names: Sequence[str]) -> None:
+    """Keep what a command writes under the names of its files, None if that is not known."""
+    for given in names:
+        name = given.removeprefix(APPENDED)
+        before = texts.get(name) if name != given else ""
+        if name not in texts and (held is None or name == "/dev/null"):
+            continue
+        texts[name] = None if held is None or before is None else f"{before}\n{held}".lstrip("\n")
+
+
+def _known_jobs(texts: Mapping[str, str | None], words: Sequence[str]) -> dict[str, str]:
+    """Return the texts that are known; raise UserError if a call reads another one."""
+    for name in (name for name, text in texts.items() if text is None and name in words):
+        raise UserError(
+            f"the fio job: a command changes {shown(name)}: give the text that fio reads"
+        )
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def _calls(found: list[FioCommand]) -> list[FioCommand]:
     """Return calls without those that a script makes to ask for fio's version or engines."""
     if len(found) > 1:
-        found = [one for one in found if not (one.words and _ASKS.fullmatch(one.words[0]))]
+        found = [one for one in found if not (one.words and ASKS.fullmatch(one.words[0]))]
     if len(found) > _MOST_CALLS:
-        raise UserError(f"the fio job makes {len(found)} calls of fio: give {_MOST_CALLS} or less")
+        raise UserError(f"the fio job makes more than {_MOST_CALLS} calls of fio: give fewer")
     return found
 
 
 def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
     """Return a text as a shell would read it, its here-documents, and the job shown before it."""
-    if len(text) > LONGEST_LINE:
+    if len(text) > _LONGEST_LINE:
         raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
     text, documents = here_documents(text)
     here = next(iter(documents.values())) if len(documents) == 1 else None
     if not documents:
         text, here = run_of(text)
-    # As shells of Windows have it.
+    # Lines that a page has joined, and as shells of Windows have it.
+    text = re.sub(r"\\[ \t]+(?=-)", " ", text)
     text = re.sub(r"[ \t][`^][ \t]*\n[ \t]*(?=-)", " ", text)
     if _WINDOWS.search(text):
         text = _BACKSLASH.sub(r"\\\\", text)
@@ -230,8 +256,8 @@ def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
     text = _TITLE.sub("", text)
     text = _CONTINUED.sub(" ", _without_comments(text))
     code = COMMENT.sub("", text)
-    text = without_prompts(code if FIO.search(code) else text)
-    return unrolled(_SUBSHELL.sub(_in_this_shell, without_arrays(text))), documents, here
+    text = without_prompts(code if calls_fio(code) else text)
+    return _SUBSHELL.sub(r"\1{ \2\n}", prepared(text)), documents, here
 
 
 def _without_comments(text: str) -> str:
@@ -254,30 +280,23 @@ def _without_comments(text: str) -> str:
     return "\n".join(lines)
 
 
-def _in_this_shell(subshell: re.Match[str]) -> str:
-    """Return the commands of a subshell, unless several calls of fio would change their places."""
-    call = FIO.search(subshell[2])
-    alone = call and not re.search(r"[;&|\n].*\S", subshell[2][call.end() :], re.DOTALL)
-    return f"{subshell[1]}{subshell[2]}" if alone else subshell[0]
-
-
-def _check_harmless(commands: Sequence[list[str]]) -> None:
+def _check_harmless(commands: Sequence[_Other]) -> None:
     """Raise UserError for a command before fio that may matter: iolab runs fio alone."""
-    for words in commands:
-        if words[0] == "elif":
-            raise UserError("the fio job has a condition (elif): give the call that runs")
-        sets = words[0] in _DECLARES or all(map(_ASSIGNED.fullmatch, words)) or "=(" in words[0]
+    for words, written in commands:
         name = program_of(words[0])
-        files = [word for word in words[1:] if word.startswith(("/proc/", "/sys/"))]
+        files = [*written, *(words[1:] if name not in READS else ())]
+        changes = [f for f in files if f.startswith(("/proc/", "/sys/")) and f != DROPS]
+        nothing = not assigned(words, {})[1] or (len(words) == 1 and name in STARTERS)
         # "apt install fio" installs it, "check_tool fio" asks for it.
-        if sets or program_of(words[-1]) == "fio" or opens_shell(words):
+        if nothing or program_of(words[-1]) == "fio" or opens_shell(words):
             continue
         if name in ("sudo", "doas") and len(words) > 1:
-            _check_harmless([words[1:]])
-        elif not is_harmless(name, words[1:]) or any(file != DROPS for file in files):
-            raise UserError(
-                f"the fio job: iolab starts fio alone, and not {shown(' '.join(words))} before it"
-            )
+            _check_harmless([_Other(words[1:], written)])
+        elif script := carried(words):
+            _check_harmless([_Other(inner, to) for inner, to, _ in simple_commands(script)])
+        elif not is_harmless(name, words[1:]) or changes:
+            call = " ".join([*words, *(f"> {file}" for file in written)])
+            raise UserError(f"the fio job: iolab starts fio alone, and not {shown(call)} before it")
 
 
 def _printed(words: Sequence[str], known: Mapping[str, str]) -> str | None:
@@ -294,67 +313,46 @@ def _printed(words: Sequence[str], known: Mapping[str, str]) -> str | None:
     return with_variables(printed, known).replace("\\n", "\n")
 
 
-def _printed_job(words: Sequence[str], known: Mapping[str, str]) -> str | None:
-    """Return the job that a command prints; None if that is no job."""
-    printed = _printed(words, known)
-    return printed if printed and has_section(printed) else None
-
-
-def _until_prose(
-    text: str, found: Sequence[FioCommand]
-) -> Iterator[tuple[list[str], list[str], str]]:
-    """Yield commands as `_commands`, up to what no shell reads behind the last fio."""
+def _until_prose(text: str) -> list[tuple[list[str], list[str], str]]:
+    """Return commands as `commands_of`, up to what no shell reads behind the last fio."""
+    found = []
     try:
-        yield from _commands(text)
+        for command in commands_of(text):
+            found.append(command)  # noqa: PERF402
     except UserError:
-        if not found or len(FIO.findall(text)) > len(found):
+        calls = sum(len(FIO.findall(" ".join(words))) for words, _, _ in found)
+        if not calls or len(FIO.findall(text)) > calls:
             raise
+    return found
 
 
-def _commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list[str], str]]:
-    """Yield commands as `simple_commands`, and those that one runs elsewhere in its place."""
-    for words, files, end in simple_commands(text):
-        script = carried(words) if depth < _DEEPEST else None
-        if script is None or not FIO.search(script):
-            yield words, files, end
-            continue
-        if end == "&" and (where := next((w for w in words if program_of(w) in ELSEWHERE), "")):
-            raise UserError(
-                f"the fio job: {shown(where)} in the background may be on a machine of its own: "
-                "give the calls of one machine"
-            )
-        inner = list(_commands(script, depth + 1))
-        yield from inner[:-1]
-        for last, own, _ in inner[-1:]:
-            yield last, [*own, *files], end
-
-
-def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
+def _fio_of(words: list[str], environment: Mapping[str, str]) -> FioCommand | None:
     """Return the call of fio that a command is, by itself or by programs that start it."""
     rest, options = list(words), dict[str, str]()
     if rest[:2] in (["command", "-v"], ["command", "-V"]):
         return None
-    if rest[0] in _KEYWORDS or rest[0].endswith("()") or rest[1:2] == ["()"]:
+    if rest[0] in _KEYWORDS or rest[1:2] == ["()"]:
         one = "give one call of fio, and what differs as --vary OPTION=VALUE,VALUE"
         raise UserError(f"the fio job: {shown(' '.join(words))} is a shell's: {one}")
-    if rest[0] in _DECLARES:
-        rest.pop(0)
-    assigned: dict[str, str] = {}
+    known = {**os.environ, **environment}
+    assignments, behind = assigned(rest, known)
+    rest = list(behind)
     while rest:
         word = rest.pop(0)
         if word == "$":
             # A prompt.
             continue
-        if match := _ASSIGNED.fullmatch(word):
-            known = {**os.environ, **environment, **assigned}
-            before = known.get(match[1], "") if match[2] else ""
-            assigned[match[1]] = before + with_variables(_with_defaults(match[3], known), known)
+        if "=" in word.partition("/")[0] and (
+            more := assigned([word], {**known, **assignments})[0]
+        ):
+            # Behind env or sudo.
+            assignments |= more
             continue
         name = program_of(word)
         if name == "fio" and not word.startswith("-"):
-            if "LD_PRELOAD" in assigned:
+            if "LD_PRELOAD" in assignments:
                 raise UserError("the fio job: LD_PRELOAD names a library that iolab does not have")
-            own = {**environment, **assigned}
+            own = {**environment, **assignments}
             return FioCommand(_split(rest, {**os.environ, **own}), options=options, environment=own)
         if name not in STARTERS:
             # "check_tool fio" starts nothing; "bash -c 'fio ...'" does.
@@ -369,8 +367,6 @@ def _fio_of(words: list[str], environment: dict[str, str]) -> FioCommand | None:
                 )
             return None
         options |= as_options(name, arguments(name, rest))
-    if all(_ASSIGNED.fullmatch(word) for word in words if word not in _DECLARES):
-        environment.update(assigned)
     return None
 
 
@@ -378,7 +374,7 @@ def _split(words: Sequence[str], known: Mapping[str, str]) -> list[str]:
     """Return fio's words as a shell gives them: a variable may hold several, or none."""
     found: list[str] = []
     for given in words:
-        word = _with_defaults(given, known)
+        word = with_defaults(given, known)
         alone = VARIABLE.fullmatch(word)
         value = known.get(alone[1] or alone[2] or "") if alone else None
         if value is not None and re.match(r"\s*(-|\Z)", value):
@@ -387,18 +383,3 @@ def _split(words: Sequence[str], known: Mapping[str, str]) -> list[str]:
             # ${NAME:-} by itself is no word.
             found.append(word)
     return found
-
-
-def _with_defaults(text: str, known: Mapping[str, str]) -> str:
-    """Return a text with the value of each ${NAME:-VALUE}."""
-    return _DEFAULT.sub(lambda match: known.get(match[1]) or match[2], text)
-
-
-def with_variables(text: str, known: Mapping[str, str], kept: Collection[str] = ()) -> str:
-    """Return a text with the values of variables; those in `kept` and unknown ones stay."""
-
-    def value(match: re.Match[str]) -> str:
-        name = match[1] or match[2] or ""
-        return match[0] if name in kept else known.get(name, match[0])
-
-    return VARIABLE.sub(value, text)

@@ -45,8 +45,25 @@ HARMLESS: Final = frozenset(
         *("df", "du", "lscpu", "smartctl"),
         *("grep", "awk", "sed", "head", "tail", "cut", "jq", "pkill", "kill", "blkdiscard"),
         *("[", "[[", "test", "}", "fi", "return", "which", "type", "hash", "command"),
-        *("apt", "apt-get", "yum", "dnf", "zypper", "apk", "pacman", "brew", "pip", "pip3"),
+        *(
+            "apt",
+            "apt-get",
+            "dpkg",
+            "rpm",
+            "yum",
+            "dnf",
+            "zypper",
+            "apk",
+            "pacman",
+            "brew",
+            "pip",
+            "pip3",
+        ),
     )
+)
+# Of these, what only reads the files that it names.
+READS: Final = frozenset(
+    ("cat", "ls", "grep", "awk", "sed", "head", "tail", "cut", "jq", "[", "[[", "test", "echo")
 )
 # Programs that run another one elsewhere (`fiojobs.carriers`).
 SHELLS: Final = ("sh", "bash", "ash", "dash", "zsh")
@@ -64,9 +81,11 @@ _PROPERTY: Final = re.compile(r"(?:-p|--property=)?([A-Z]\w+)=(\S+)")
 
 def is_harmless(name: str, rest: Sequence[str]) -> bool:
     """Return whether a command before fio changes nothing of what it measures."""
+    # Some may change the job.
     if name == "sed":
-        # It may change the job.
         return not any(word.startswith(("-i", "--in-place")) for word in rest)
+    if name in ("cp", "mv"):
+        return not any(word.endswith((".fio", ".job", ".ini", ".conf", ".cfg")) for word in rest)
     if name in CONTAINERS:
         return rest[:1] in (["pull"], ["build"], ["ps"], ["images"], ["version"])
     if name == "sysctl":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from fiojobs.arithmetic import calculated
-from fiojobs.language import NODE, plain_name, read_job
+from fiojobs.language import NODE, conditional_sections, plain_name
 from fiojobs.options import (
     ENDING,
     LACKS,
@@ -49,6 +49,7 @@ _CORES = (
     "gtod_cpu",
 )
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
+_UNDECIDED: Final = "the script does not say whether"
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
 
@@ -114,8 +115,12 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     Raises UserError if the job cannot be read, CannotRunError if the virtual machine lacks what it
     needs.
     """
-    asked = read_job(job)
-    work = Work(around, {s.name: {same_option(k): v for k, v in s.options.items()} for s in asked})
+    asked = conditional_sections(job)
+    named = {s.name: {same_option(k): v for k, v in s.options.items()} for s, _ in asked}
+    work = Work(around, named)
+    for section, condition in asked:
+        if condition:
+            work.say(section.name, "its condition", condition, "it holds", _UNDECIDED)
     for name, options in work.options.items():
         _refuse_lacking(name, options, own_fio=around.own_fio)
         _fill_keywords(work, name)

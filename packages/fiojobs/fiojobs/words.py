@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from fiojobs.plain import FIO
 from iolab_base.errors import UserError
 
+APPENDED: Final = ">>"
 # In the place of a value: a page's <device> or {read|write}.
 _PLACEHOLDER: Final = re.compile(r"<[^<>\n]*>|\{[^{}\n]*[,|][^{}\n]*\}")
 # Another value behind one, as a page has --rw=read|write: no program's name.
@@ -41,17 +41,28 @@ def _check_value(word: str, text: str, at: int) -> None:
         raise UserError(f"the fio job: {shown(word + match[0])} names several values: give one")
 
 
-def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list[str], str]]:
+def substituted(word: str) -> Iterator[str]:
+    """Yield the commands within each ``$(...)`` of a word."""
+    at = 0
+    while (start := word.find("$(", at)) >= 0:
+        try:
+            inside, at = _quoted(word, start, 0)
+        except UserError:
+            return
+        yield inside[2:-1]
+
+
+def simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
     """Yield the words of each command, the files that it is redirected to, and what ends it.
 
-    A call of fio within ``$(...)`` comes before the command that takes what it prints; any
-    other ``$(...)`` stays in its word.
+    What a command takes from another one, ``$(...)``, stays in its word. A file to which a command
+    appends has `APPENDED` before its name.
     """
     words: list[str] = []
     files: list[str] = []
     # None between words: quotes may hold an empty one.
     word: str | None = None
-    redirected = False
+    redirected, prefix = False, ""
     at = 0
     while at < len(text):
         character = text[at]
@@ -60,16 +71,17 @@ def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list
             at += 2
             continue
         if character in "'\"`" or text.startswith("$(", at):
-            inside, programs, at = _quoted(text, at, depth)
-            yield from _within(programs, depth)
+            inside, at = _quoted(text, at, 0)
             word = _ended(word or "", inside) + _ended(inside, text[at : at + 1])
             continue
         if character == "#" and word is None:
             at = text.find("\n", at) if "\n" in text[at:] else len(text)
             continue
         _check_value(word or "", text, at)
-        if text.startswith("<(", at):
-            raise no_other_program(text[at:])
+        if text.startswith(("<(", ">("), at):
+            inside, at = _balanced(text, at, 0)
+            word = (word or "") + inside
+            continue
         redirects = character in "<>" or text.startswith("&>", at)
         if not redirects and character not in " \t\n;|&":
             word = (word or "") + character
@@ -77,18 +89,19 @@ def simple_commands(text: str, depth: int = 0) -> Iterator[tuple[list[str], list
             continue
         # The digit of 2> is no word.
         if word is not None and not (redirects and word.isdigit()):
-            (files if redirected else words).append(word)
+            (files if redirected else words).append(f"{prefix}{word}" if redirected else word)
             redirected = False
         word = None
         operator = (_REDIRECTION if redirects else _SEPARATOR).match(text, at)
         at = operator.end() if operator else at + 1
-        redirected |= redirects
+        if redirects and operator:
+            redirected, prefix = True, APPENDED if ">>" in operator[0] else ""
         if operator and not redirects and (end := operator.group().strip(" \t")):
             if words:
                 yield words, files, end.strip() or "\n"
             words, files = [], []
     if word is not None:
-        (files if redirected else words).append(word)
+        (files if redirected else words).append(f"{prefix}{word}" if redirected else word)
     if words:
         yield words, files, ""
 
@@ -98,14 +111,8 @@ def _ended(text: str, after: str) -> str:
     return _LAST.sub(r"${\1}", text) if re.match(r"\w", after) else text
 
 
-def _within(programs: list[str], depth: int) -> Iterator[tuple[list[str], list[str], str]]:
-    for program in filter(FIO.search, programs):
-        for words, files, end in simple_commands(program, depth + 1):
-            yield words, files, end or "\n"
-
-
-def _quoted(text: str, start: int, depth: int) -> tuple[str, list[str], int]:
-    """Return what stands in quotes or ``$(...)``, its programs, and where the text goes on."""
+def _quoted(text: str, start: int, depth: int) -> tuple[str, int]:
+    """Return what stands in quotes or ``$(...)``, and where the text goes on."""
     unclosed = UserError(f"the fio job: No closing quotation: {text[start : start + 60]!r}")
     if depth > _DEEPEST:
         raise unclosed
@@ -114,17 +121,16 @@ def _quoted(text: str, start: int, depth: int) -> tuple[str, list[str], int]:
         if end < 0:
             raise unclosed
         inside = text[start + 1 : end]
-        return (inside, [], end + 1) if text[start] == "'" else (f"$({inside})", [inside], end + 1)
+        return (inside if text[start] == "'" else f"$({inside})"), end + 1
     if text[start] == "$":
-        return _substituted(text, start, depth)
-    found, programs, at = list[str](), list[str](), start + 1
+        return _balanced(text, start, depth)
+    found, at = list[str](), start + 1
     while at < len(text):
         if text[at] == '"':
-            return "".join(found), programs, at + 1
+            return "".join(found), at + 1
         if text[at] == "`" or text.startswith("$(", at):
-            inside, inner, at = _quoted(text, at, depth + 1)
+            inside, at = _quoted(text, at, depth + 1)
             found.append(inside)
-            programs += inner
             continue
         # A backslash is one, unless it is before one of these or the end of a line.
         escaped = re.match(r'\\([$`"\\]|\n)', text[at : at + 2])
@@ -133,15 +139,15 @@ def _quoted(text: str, start: int, depth: int) -> tuple[str, list[str], int]:
     raise unclosed
 
 
-def _substituted(text: str, start: int, depth: int) -> tuple[str, list[str], int]:
+def _balanced(text: str, start: int, depth: int) -> tuple[str, int]:
     """Return a ``$(...)``, as `_quoted` does."""
     at, brackets = start + 2, 1
     while at < len(text) and brackets:
         if text[at] in "'\"`":
-            at = _quoted(text, at, depth + 1)[2]
+            at = _quoted(text, at, depth + 1)[1]
             continue
         brackets += {"(": 1, ")": -1}.get(text[at], 0)
         at += 2 if text[at] == "\\" else 1
     if brackets:
         raise UserError(f"the fio job: No closing parenthesis: {text[start : start + 60]!r}")
-    return text[start:at], [text[start + 2 : at - 1]], at
+    return text[start:at], at

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs, calls and loops of a script."""
+"""Variables and arrays of a script: options, calls and values that it keeps in them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,22 @@ def test_a_variable_holds_what_it_was_set_to_last() -> None:
 
 
 @pytest.mark.parametrize(
-    "between",
-    ["C+=' --bs=8k'", "if x; then C=a; else C=b; fi", "for B in 8k; do", "B=8k"],
+    ("between", "options"),
+    [
+        ("C+=' --direct=1'", {"bs": "4k", "direct": "1"}),
+        # The call was made with the value that B had.
+        ("B=8k", {"bs": "4k"}),
+        ("for B in 8k; do echo $B; done", {"bs": "4k"}),
+    ],
 )
-def test_a_call_that_may_be_another_is_refused(between: str) -> None:
-    with pytest.raises(UserError, match="another call"):
-        read_job(f'B=4k\nC="fio --name=a --bs=$B"\n{between}\n$C\n')
+def test_a_call_has_the_values_that_it_was_made_with(between: str, options: object) -> None:
+    (section,) = read_job(f'B=4k\nC="fio --name=a --bs=$B"\n{between}\n$C\n')
+    assert section.options == options
+
+
+def test_a_call_that_may_be_another_is_refused() -> None:
+    with pytest.raises(UserError, match="condition for 'C'"):
+        read_job('C="fio --name=a"\nif [ $1 = x ]; then C="fio --name=b"; fi\n$C\n')
 
 
 def test_a_program_in_a_variable_may_read_a_job() -> None:
@@ -81,7 +91,42 @@ def test_a_series_that_is_none_here_is_refused(values: str) -> None:
         read_job(f"for n in {values}; do fio --name=a --rw=read --iodepth=$n; done")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O=()\nfor o in rw=randrw bs=8k; do O+=(--$o); done\nfio --name=a ${O[@]}",
+        'O=(--name=a --rw=randrw)\nO+=("--bs=8k")\nfio "${O[0]}" "${O[@]:1}"',
+        "N=(a b)\nB=(8k 4k)\ni=0\nfio --name=${N[i]} --rw=randrw --bs=${B[$i]}",
+        'C=(fio --name=a --rw=randrw)\n"${C[@]}" --bs=8k',
+        "W=(randrw)\nfor ((i=0; i<${#W[@]}; i++)); do fio --name=a --rw=${W[i]} --bs=8k; done",
+        'W=(randrw)\nfor i in "${!W[@]}"; do fio --name=a --rw=${W[$i]} --bs=8k; done',
+        "F=/x/a.8k.fio\nF=${F##*/}\nB=${F#*.}\nfio --name=${F%%.*} --rw=randrw --bs=${B%.fio}",
+        "SUDO=\nTIME='time -p'\nD=fio-3\nF=fio\n$SUDO $TIME $D/$F --name=a --rw=randrw --bs=8k",
+        "S=sudo\n$S -E fio --name=a --rw=randrw --bs=8k",
+        "O[3]=--name=a\nO[7]='--rw=randrw'\nO+=(--bs=8k)\nfio ${O[@]}",
+        "declare -A B=([x]=4k [a]=8k)\nB[x]=a\nfio --name=${B[x]} --rw=randrw --bs=${B[a]}",
+        "fio --name=a \\  --rw=randrw \\  --bs=8k",
+        "read -p device D\nD=randrw\nfio --name=a --rw=$D --bs=8k",
+    ],
+)
+def test_a_shell_puts_values_together(text: str) -> None:
+    assert read_job(text) == [_A]
+
+
+@pytest.mark.parametrize(
+    ("text", "noun"),
+    [
+        ("B=8k\nread -p size B\nfio --name=a --bs=$B", "condition for 'B'"),
+        ("B=8k\nunset B\nfio --name=a --bs=$B", "bs needs a value"),
+        ('fio --name=a "${IOLAB_ABSENT[@]}"', "'IOLAB_ABSENT'"),
+    ],
+)
+def test_a_value_that_is_not_known_is_refused(text: str, noun: str) -> None:
+    with pytest.raises(UserError, match=noun):
+        read_job(text)
+
+
 def test_many_loops_and_comments_end_soon() -> None:
-    with pytest.raises(UserError, match="too many calls"):
+    with pytest.raises(UserError, match="calls of fio"):
         read_job("B=1\n" + "for b in $B; do fio --name=a; done\n" * 3000)
     assert read_job("# --rw=read \\\n" * 9000 + _CALL) == [_A]

@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: MIT
+"""Run a script as a shell would, as far as its text tells: its commands in their order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+from fiojobs.arithmetic import number
+from fiojobs.carriers import carried, commands_of, is_call, opens_shell, starts_fio
+from fiojobs.conditions import asks_the_machine, condition_for, is_test, outcome
+from fiojobs.grammar import Group, Node, Simple, mentions, shown_test, tree_of
+from fiojobs.plain import FIO
+from fiojobs.starters import STARTERS, program_of
+from fiojobs.state import State, Test
+from fiojobs.variables import VARIABLE, filled, values_of, words_of
+from fiojobs.words import shown, substituted
+from iolab_base.errors import UserError
+
+_LEAVES: Final = ("break", "continue", "return", "exit")
+_MOST_ROUNDS: Final = 1000
+_MOST_STEPS: Final = 5000
+_DEEPEST: Final = 16
+# A loop over the arguments of a script, which is read as if it had none.
+_OVER_ARGUMENTS: Final = re.compile(r"getopts |shift\b|.*\$(?:#|\{#\})")
+_ENDS: Final = re.compile("break|return|exit")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One simple command that a shell runs.
+
+    Parameters
+    ----------
+    words, files : list of str
+        As `fiojobs.words.simple_commands` yields them.
+    before, end : str
+        The operators before and behind it.
+    condition : str
+        What must hold for it, and the text does not tell.
+    environment : dict of str to str
+        Values of the script's variables at its beginning.
+    unsure : frozenset of str
+        Names of those that a condition makes unsure.
+    apart : bool
+        Whether it ends commands that run in the background, one after another.
+    """
+
+    words: list[str]
+    files: list[str]
+    before: str
+    end: str
+    condition: str
+    environment: dict[str, str]
+    unsure: frozenset[str]
+    apart: bool = False
+
+
+class _LeaveError(Exception):
+    """A ``break``, ``continue``, ``return`` or ``exit``."""
+
+    def __init__(self, kind: str, levels: int = 1) -> None:
+        super().__init__(kind)
+        self.kind, self.levels = kind, levels
+
+
+_Steps = Generator[Step, None, None]
+
+
+class Script:
+    """A shell that runs a script: its variables, functions and arguments."""
+
+    def __init__(self, arguments: Sequence[str] | None = None) -> None:
+        self._state = State(arguments)
+        self._functions: dict[str, Sequence[Node]] = {}
+        self._conditions: list[str] = []
+        # What the last test found, and its words.
+        self._result: bool | None = None
+        self._last: list[str] = []
+        # The test that decides about the commands joined by "&&".
+        self._test: Test | None = None
+        # Shells that a person has opened, which `exit` closes.
+        self._shells = 0
+        self._count = 0
+
+    def run(self, nodes: Sequence[Node]) -> Iterator[Step]:
+        """Yield the commands that a shell runs.
+
+        Raises UserError for a loop or a condition on which calls of fio depend, and that the text
+        does not decide.
+        """
+        for place, node in enumerate(nodes):
+            try:
+                yield from self._node(node, nodes[place - 1].end if place else "")
+            except _LeaveError as leave:
+                if leave.kind == "exit" and self._has_call(nodes[place + 1 :]):
+                    raise UserError(
+                        "the fio job: a call of fio stands behind exit: leave out what does not run"
+                    ) from leave
+                if leave.kind == "exit":
+                    return
+
+    @property
+    def uncalled(self) -> str | None:
+        """A function that calls fio, if the script has one."""
+        return next((n for n, body in self._functions.items() if self._has_call(body)), None)
+
+    def _nodes(self, nodes: Sequence[Node]) -> _Steps:
+        before = ""
+        for node in nodes:
+            yield from self._node(node, before)
+            before = node.end
+
+    def _node(self, node: Node, before: str) -> _Steps:
+        if {"&&": self._result is False, "||": self._result is True}.get(before, False):
+            return
+        if isinstance(node, Group) and node.kind == "function":
+            self._functions[node.head[0]] = node.parts[0].body
+            return
+        # Whether a shell runs it may depend on the commands before.
+        behind_test = before == "&&" and (is_test(self._last) or self._test is not None)
+        test = None
+        if self._result is None and (before == "||" or behind_test):
+            test = (before == "&&" and self._test) or Test(" ".join(self._last), before == "||")
+        if isinstance(node, Simple):
+            yield from self._simple(node, before, test)
+            self._test = test if before == "&&" else None
+            return
+        kinds: Mapping[str, Callable[[Group], _Steps]] = {
+            "if": self._if,
+            "case": self._case,
+            "for": self._for,
+            "while": self._while,
+            "until": self._while,
+        }
+        steps = kinds.get(node.kind, self._braces)(node)
+        yield from self._in_place(steps, node.end, test)
+        self._result, self._test = None, test if before == "&&" else None
+
+    def _in_place(self, steps: _Steps, end: str, test: Test | None) -> _Steps:
+        """Yield the steps of one command: maybe under a test, maybe in the background."""
+        if test is not None:
+            steps = self._either([test], [steps], exhaustive=False)
+        yield from _in_background(steps) if end == "&" else steps
+
+    def _simple(self, node: Simple, before: str, test: Test | None) -> _Steps:
+        negated = node.words[: node.words.count("!")] == ["!"]
+        words = [w for word in node.words[negated:] for w in words_of(word, self._state.known)]
+        words = self._with_program(words)
+        if not words:
+            return
+        values = [filled(word, self._state.known) for word in words]
+        name, result = words[0], self._result
+        if name in _LEAVES and not FIO.search(" ".join(words)):
+            if test is None:
+                self._leave(name, values[1:])
+            return
+        yield from self._substituted(words)
+        script = carried(values)
+        if test and before == "||" and is_call(self._last) and is_call(words):
+            raise UserError("the fio job has a condition (||): give the call that runs")
+        if name in self._functions:
+            steps = self._call(name, words[1:], values[1:])
+        elif script is not None and FIO.search(script):
+            steps = self._nodes(tree_of(commands_of(script)))
+        else:
+            steps = self._command(Simple(words, node.files, node.end), before, values)
+        simple = name not in self._functions and script is None
+        yield from self._in_place(steps, "" if simple else node.end, test)
+        option = self._state.next_option(values)
+        found = outcome(values, self._state.known) if option is None else option
+        found = not found if negated and found is not None else found
+        if result is None and before in ("&&", "||") and found is not (before == "||"):
+            found = None
+        self._last, self._result = list(node.words), found
+
+    def _command(self, node: Simple, before: str, values: list[str]) -> _Steps:
+        """Yield a command, and set the variables that it sets."""
+        if self._state.carries_out(values):
+            return
+        self._count += 1
+        if self._count > _MOST_STEPS:
+            raise UserError(f"the fio job runs more than {_MOST_STEPS} commands: give its calls")
+        conditions = " and ".join(dict.fromkeys(filter(None, self._conditions)))
+        environment, unsure = self._state.copy()
+        yield Step(
+            node.words, node.files, before, node.end, conditions, environment, frozenset(unsure)
+        )
+        self._state.sets(node.words)
+        self._shells += opens_shell(values)
+
+    def _with_program(self, words: list[str]) -> list[str]:
+        """Return a command with the program, or the call of fio, that a variable holds."""
+        known = self._state.known
+        while words and words[0].startswith("$"):
+            # SUDO=, or TIME="time -p"
+            first = filled(words[0], known).split()
+            if first and program_of(first[0]) not in STARTERS:
+                break
+            words = [*first, *words[1:]]
+        starts = bool(words) and program_of(words[0]) in STARTERS
+        for place, given in enumerate(words if starts else words[:1]):
+            match = VARIABLE.fullmatch(given)
+            name = (match[1] or match[2]) if match else None
+            if name in self._state.unsure and place == len(words) - 1:
+                raise condition_for(name)
+            value = filled(given, known)
+            if value != given and starts_fio(value):
+                with suppress(ValueError):
+                    return [*words[:place], *shlex.split(value), *words[place + 1 :]]
+        return words
+
+    def _substituted(self, words: Sequence[str]) -> _Steps:
+        """Yield the commands within ``$(...)``, if one is a call of fio."""
+        for inside in (inside for word in words for inside in substituted(word)):
+            nodes = tree_of(commands_of(inside))
+            if self._has_call(nodes):
+                with self._state.kept():
+                    yield from self._nodes(nodes)
+
+    def _leave(self, kind: str, values: Sequence[str]) -> None:
+        if kind == "exit" and self._shells:
+            self._shells -= 1
+            return
+        levels = int(values[0]) if values and values[0].isdigit() else 1
+        raise _LeaveError(kind, levels)
+
+    def _call(self, name: str, given: Sequence[str], values: Sequence[str]) -> _Steps:
+        """Yield the commands of a function."""
+        if self._state.depth >= _DEEPEST:
+            raise UserError(f"the fio job: {shown(name)} calls itself without an end")
+        # Those of the script itself are not in its text.
+        arguments = None if "$@" in given or "$*" in given else values
+        with self._state.function(arguments):
+            try:
+                yield from self._nodes(self._functions[name])
+            except _LeaveError as leave:
+                if leave.kind != "return":
+                    raise
+
+    def _braces(self, group: Group) -> _Steps:
+        yield from self._nodes(group.parts[0].body)
+
+    def _decide(self, test: Sequence[Node]) -> Generator[Step, None, bool | None]:
+        """Yield the commands of a test; return what it finds, None if the text does not tell."""
+        self._result = None
+        yield from self._nodes(test)
+        return self._result
+
+    def _if(self, group: Group) -> _Steps:
+        tests: list[Test] = []
+        bodies: list[Sequence[Node]] = []
+        taken: bool | None = False
+        for part in group.parts:
+            test, taken = "", True
+            if part.test:
+                test, taken = shown_test(part.test), (yield from self._decide(part.test))
+            if taken is False:
+                continue
+            first = tests[0].text if tests else ""
+            tests.append(Test(test or first, fails=not part.test))
+            bodies.append(part.body)
+            if taken:
+                break
+        yield from self._branches(tests, bodies, exhaustive=taken is True)
+
+    def _case(self, group: Group) -> _Steps:
+        word = group.head[1]
+        value = filled(word, self._state.known)
+        parts = group.parts
+        exhaustive = any("*" in part.patterns for part in parts)
+        if "$" not in value:
+            patterns = [[filled(p, self._state.known) for p in part.patterns] for part in parts]
+            places = [n for n, each in enumerate(patterns) for p in each if fnmatchcase(value, p)]
+            parts, exhaustive = [parts[place] for place in places[:1]], True
+        tests = [Test(f"case {word} in {' | '.join(p.patterns)}", fails=False) for p in parts]
+        yield from self._branches(tests, [part.body for part in parts], exhaustive=exhaustive)
+
+    def _branches(
+        self, tests: Sequence[Test], bodies: Sequence[Sequence[Node]], *, exhaustive: bool
+    ) -> _Steps:
+        """Yield the commands of branches of which a shell runs one, or none."""
+        if exhaustive and len(bodies) == 1:
+            yield from self._nodes(bodies[0])
+            return
+        # A branch that ends the script measures nothing: it is not the one that the user means.
+        kept = [
+            (test, body)
+            for test, body in zip(tests, bodies, strict=True)
+            if self._has_call(body) or not self._leaves(body)
+        ]
+        calling = [test for test, body in kept if self._has_call(body)]
+        if len(calling) > 1:
+            raise UserError(
+                f"the fio job has a condition ({calling[0].text}): give the call that runs"
+            )
+        if exhaustive and len(kept) == 1:
+            yield from self._nodes(kept[0][1])
+        elif kept:
+            steps = [self._nodes(body) for _, body in kept]
+            yield from self._either([test for test, _ in kept], steps, exhaustive=exhaustive)
+
+    def _either(
+        self, tests: Sequence[Test], alternatives: Iterable[_Steps], *, exhaustive: bool
+    ) -> _Steps:
+        """Yield all steps of which a shell runs some, and keep the values that hold behind them."""
+        endings = [] if exhaustive else [self._state.copy()]
+        for test, steps in zip(tests, alternatives, strict=True):
+            noted = bool(test.text) and not asks_the_machine(test.text)
+            self._conditions.append(f"{'not ' * test.fails}{test.text}" if noted else "")
+            # An ending that leaves the script, or the loop, is none.
+            with suppress(_LeaveError), self._state.kept():
+                yield from steps
+                endings.append(self._state.copy())
+            self._conditions.pop()
+        self._state.settle(endings, tests)
+
+    def _for(self, group: Group) -> _Steps:
+        name, *listed = group.head[1:]
+        if name.startswith("(("):
+            yield from self._counts(group, " ".join([name, *listed]))
+            return
+        values = values_of(listed[1:], self._state.known) if listed[:1] == ["in"] else None
+        if values is None:
+            yield from self._unknown(group, listed, name)
+            return
+        for value in values:
+            self._state.give(name, value)
+            if not (yield from self._round(group)):
+                break
+
+    def _counts(self, group: Group, head: str) -> _Steps:
+        """Yield the steps of ``for ((FIRST; TEST; NEXT))``."""
+        first, test, after = [*head.removeprefix("((").removesuffix("))").split(";"), "", ""][:3]
+        self._state.calculate(first)
+        for _ in range(_MOST_ROUNDS):
+            value = number(filled(test, self._state.known), self._state.known)
+            if value is None:
+                yield from self._unknown(group, [test])
+                return
+            if not value or not (yield from self._round(group)):
+                return
+            self._state.calculate(after)
+        raise _too_long(group)
+
+    def _while(self, group: Group) -> _Steps:
+        part = group.parts[0]
+        unknown = "@" not in self._state.environment
+        if unknown and mentions(group, _OVER_ARGUMENTS) and not self._has_call(part.body):
+            return
+        test = shown_test(part.test).split()
+        ends = self._has_call(part.body) and mentions(group, _ENDS)
+        if test in (["true"], [":"]) and not ends:
+            yield from self._unknown(group, test)
+            return
+        for _ in range(_MOST_ROUNDS):
+            holds = yield from self._decide(part.test)
+            if holds is None:
+                yield from self._unknown(group, test)
+                return
+            if holds is (group.kind == "until") or not (yield from self._round(group)):
+                return
+        raise _too_long(group)
+
+    def _round(self, group: Group) -> Generator[Step, None, bool]:
+        """Yield the steps of one round of a loop; return whether another one may follow."""
+        try:
+            yield from self._nodes(group.parts[0].body)
+        except _LeaveError as leave:
+            if leave.kind not in ("break", "continue"):
+                raise
+            if leave.levels > 1:
+                raise _LeaveError(leave.kind, leave.levels - 1) from leave
+            return leave.kind == "continue"
+        return True
+
+    def _unknown(self, group: Group, listed: Sequence[str], name: str = "") -> _Steps:
+        """Yield the steps of a loop whose rounds the text does not tell, if none is a call."""
+        body = group.parts[0].body
+        if self._has_call(body):
+            for variable in (match[1] or match[2] for match in VARIABLE.finditer(" ".join(listed))):
+                if variable in self._state.unsure:
+                    raise condition_for(variable.split("[")[0])
+            head = group.head if group.kind == "for" else [group.kind, *listed]
+            raise UserError(
+                f"the fio job: {shown(' '.join(head))} is a shell's: give one call of fio, and "
+                "what differs as --vary OPTION=VALUE,VALUE"
+            )
+        if name:
+            self._state.give(name, next((word for word in listed if word.startswith("/")), None))
+        yield from self._either([Test("", fails=False)], [self._nodes(body)], exhaustive=False)
+        if name:
+            self._state.forget(name)
+
+    def _leaves(self, body: Sequence[Node], depth: int = 0) -> bool:
+        """Return whether commands end a loop, a function or the script."""
+        last = body[-1] if body else None
+        if not isinstance(last, Simple) or depth > _DEEPEST:
+            return False
+        inner = self._functions.get(last.words[0])
+        return last.words[0] in _LEAVES or (inner is not None and self._leaves(inner, depth + 1))
+
+    def _has_call(self, nodes: Sequence[Node], depth: int = 0) -> bool:
+        """Return whether commands call fio."""
+        if depth > _DEEPEST:
+            return False
+        for node in nodes:
+            if isinstance(node, Group):
+                if node.kind != "function" and any(
+                    self._has_call([*part.test, *part.body], depth + 1) for part in node.parts
+                ):
+                    return True
+                continue
+            words = [word for word in node.words if word not in ("!", "sudo", "time")] or [""]
+            body, name = self._functions.get(words[0]), words[0]
+            if body is not None and self._has_call(body, depth + 1):
+                return True
+            if "$" in name and starts_fio(self._state.environment.get(name.strip("${}"), "")):
+                return True
+            inner = [inside for word in words for inside in substituted(word)]
+            if is_call(words) or any(
+                self._has_call(tree_of(commands_of(inside)), depth + 1) for inside in inner
+            ):
+                return True
+        return False
+
+
+def _in_background(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield the steps of a construct in the background, and say so with the last call."""
+    found = list(steps)
+    places = [place for place, step in enumerate(found) if is_call(step.words)]
+    if places:
+        last = places[-1]
+        several = len(places) > 1
+        found[last] = replace(found[last], end=found[last].end if several else "&", apart=several)
+    yield from found
+
+
+def _too_long(group: Group) -> UserError:
+    return UserError(
+        f"the fio job: the loop {shown(' '.join(group.head))} has more than {_MOST_ROUNDS} rounds"
+    )

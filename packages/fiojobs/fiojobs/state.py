@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""What a shell remembers while it runs a script: variables, arguments, and which are unsure."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections import ChainMap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from fiojobs.arithmetic import number
+from fiojobs.conditions import is_empty, is_set
+from fiojobs.variables import argument_variables, assigned
+
+# NAME++, NAME+=4 and NAME=NAME*2 of ((...)) and let.
+_CHANGE: Final = re.compile(r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]?)=(?!=)(.*))", re.DOTALL)
+_CHANGED_FIRST: Final = re.compile(r"(\+\+|--)[ ]*([A-Za-z_]\w*)")
+_DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?=([^{}]*)\}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_OF_ARGUMENTS: Final = re.compile("[@*#]|[0-9]+")
+
+
+class Test(NamedTuple):
+    """What a branch depends on, and whether it is run where that fails."""
+
+    text: str
+    fails: bool
+
+
+class State:
+    """The variables of a script.
+
+    Parameters
+    ----------
+    environment : dict of str to str
+        Values of the script's own variables.
+    unsure : set of str
+        Names of those that a condition makes unsure; they have no value.
+    known : mapping of str to str
+        Values of all variables, also those of the environment.
+    """
+
+    def __init__(self, arguments: Sequence[str] | None) -> None:
+        given = {} if arguments is None else argument_variables(arguments)
+        self.environment: dict[str, str] = given
+        self.unsure: set[str] = set()
+        self.known = ChainMap(self.environment, dict(os.environ))
+        # Of each function that runs: its own variables, as they were before.
+        self._outside: list[dict[str, str | None]] = []
+
+    @property
+    def depth(self) -> int:
+        """How many functions run."""
+        return len(self._outside)
+
+    def give(self, name: str, value: str | None) -> None:
+        """Give a variable its value; None removes it."""
+        self.unsure.discard(name)
+        if value is None:
+            self.environment.pop(name, None)
+        else:
+            self.environment[name] = value
+
+    def forget(self, name: str) -> None:
+        """Make a variable unsure."""
+        self.give(name, None)
+        self.unsure.add(name)
+
+    def sets(self, words: Sequence[str]) -> None:
+        """Set the variables that a command sets."""
+        found, behind = assigned(words, self.known)
+        for name, value in {} if behind else found.items():
+            if words[0] == "local" and self._outside:
+                self._outside[-1].setdefault(name, self.environment.get(name))
+            self.give(name, value)
+        for name, value in _DEFAULT.findall(" ".join(words)):
+            if not self.known.get(name):
+                self.give(name, value)
+
+    def carries_out(self, values: Sequence[str]) -> bool:
+        """Carry out a command that only changes variables; return whether it is one."""
+        name, *rest = values
+        if name == "shift":
+            every = self.environment.get("@")
+            if every is not None:
+                first = int(rest[0]) if rest and rest[0].isdigit() else 1
+                self.environment |= argument_variables(shlex.split(every)[first:])
+        elif name in ("read", "mapfile", "readarray", "unset"):
+            for variable in filter(_NAME.fullmatch, rest):
+                # One that is not set is empty.
+                (self.give(variable, "") if name == "unset" else self.forget(variable))
+        elif name == "let":
+            for expression in rest:
+                self.calculate(expression)
+        elif name.startswith("(("):
+            self.calculate(" ".join(values).removeprefix("((").removesuffix("))"))
+        else:
+            return name == "getopts"
+        return True
+
+    def next_option(self, values: Sequence[str]) -> bool | None:
+        """Return whether ``getopts`` finds one more option; None if that is not known."""
+        every = self.known.get("@")
+        if values[0] != "getopts" or every is None or not values[2:]:
+            return None
+        place = int(self.known.get("OPTIND", "1"))
+        word, after = [*shlex.split(every)[place - 1 :], "", ""][:2]
+        if not re.match("-[^-]", word):
+            return False
+        known = word[1] in values[1]
+        takes = known and f"{word[1]}:" in values[1]
+        self.give(values[2], word[1] if known else "?")
+        self.give("OPTARG", (word[2:] or after) if takes else "")
+        self.give("OPTIND", str(place + (2 if takes and not word[2:] else 1)))
+        return True
+
+    def calculate(self, expression: str) -> None:
+        """Change the variables that an expression of a shell changes."""
+        for part in map(str.strip, expression.split(",")):
+            if match := _CHANGED_FIRST.fullmatch(part):
+                name, sign, other = match[2], match[1][0], "1"
+            elif match := _CHANGE.fullmatch(part):
+                name, sign, other = match[1], (match[2] or match[3])[:1], match[4] or "1"
+            else:
+                continue
+            value = number(f"{name}{sign}({other})" if sign else other, self.known)
+            if value is None:
+                self.forget(name)
+            else:
+                self.give(name, str(value))
+
+    @contextmanager
+    def function(self, arguments: Sequence[str] | None) -> Iterator[None]:
+        """Give a function its arguments, and take its own variables away at its end.
+
+        Without arguments those are not known.
+        """
+        given = {} if arguments is None else argument_variables(arguments)
+        before = {k: v for k, v in self.environment.items() if _OF_ARGUMENTS.fullmatch(k)}
+        for name in before:
+            del self.environment[name]
+        self.environment |= given
+        self._outside.append({**dict.fromkeys(given), **before})
+        try:
+            yield
+        finally:
+            for name, value in self._outside.pop().items():
+                self.give(name, value)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Take all changes back at the end, as a shell within the shell does."""
+        before, unsure = dict(self.environment), set(self.unsure)
+        try:
+            yield
+        finally:
+            self._restore(before, unsure)
+
+    def copy(self) -> tuple[dict[str, str], set[str]]:
+        """Return all values, and the unsure ones."""
+        return dict(self.environment), set(self.unsure)
+
+    def settle(
+        self, endings: Sequence[tuple[dict[str, str], set[str]]], tests: Sequence[Test]
+    ) -> None:
+        """Keep what holds behind branches, whichever of their endings a shell comes to."""
+        before = dict(self.environment)
+        self.unsure = self.unsure.union(*(unsure for _, unsure in endings))
+        for name in {name for values, _ in endings for name in values}:
+            found = {values.get(name) for values, _ in endings}
+            if len(found) == 1:
+                self.environment[name] = found.pop() or ""
+                continue
+            # A value that a branch gives to an empty variable is its default.
+            value, test = endings[-1][0].get(name), tests[-1]
+            default = (is_set if test.fails else is_empty)(test.text, name)
+            if not default or before.get(name) or len(tests) > 1:
+                self.forget(name)
+            elif not os.environ.get(name) and value is not None:
+                self.environment[name] = value
+
+    def _restore(self, environment: dict[str, str], unsure: set[str]) -> None:
+        self.environment.clear()
+        self.environment |= environment
+        self.unsure = unsure

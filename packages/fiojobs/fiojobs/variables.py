@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""Variables of a shell: what sets them, and texts with their values.
+
+The elements of an array are variables of their own, as are all of them: ``A[0]``, ``A[@]``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from fiojobs.arithmetic import with_calculations
+
+DECLARES: Final = ("export", "local", "readonly", "declare", "typeset")
+# ${NAME} of fio and of a shell, $NAME of a shell, and an argument of a script.
+VARIABLE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*#]))", re.ASCII)
+_ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(?:\[([^\[\]]*)\])?(\+?)=(.*)", re.DOTALL | re.ASCII)
+# ${NAME:-VALUE}
+_DEFAULT: Final = re.compile(
+    r"\$\{([A-Za-z_]\w*(?:\[[^\[\]{}]*\])?|[0-9]):?[-=]([^{}]*)\}", re.ASCII
+)
+# ${NAME#PATTERN}, ${NAME%%PATTERN}
+_CUT: Final = re.compile(r"([A-Za-z_]\w*|[0-9])(##?|%%?)(.+)", re.ASCII)
+# NAME=(WORDS) of bash, and an element whose place is in a variable.
+_ARRAY: Final = re.compile(
+    r"(?<![\w$])([A-Za-z_]\w*\+?=)\(((?:[^()\"'`#]|#.*|\"[^\"]*\"|'[^']*'|\$\([^()]*\))*)\)",
+)
+_PLACE: Final = re.compile(r"(?<=\w\[)\$?\{?([A-Za-z_]\w*)\}?(?=\](?:\}|:?[-=]))", re.ASCII)
+# ((EXPRESSION)) as a command.
+_EXPRESSION: Final = re.compile(
+    r"(^[ \t]*|[;&|][ \t]*|(?:[){!]|\b(?:for|if|elif|while|until|then|do|else))[ \t]+)"
+    r"(\(\(.*?\)\))"
+    r"(?=[ \t]*(?:[;&|\n}]|\Z|do\b))",
+    re.MULTILINE,
+)
+# Values that a shell counts or lists: $(seq 1 2 9), {1..9}, {read,write}.
+_SERIES: Final = re.compile(
+    r"\$\([ \t]*seq((?:[ \t]+[\"']?-?[0-9]{1,6}[\"']?){1,3})[ \t]*\)"
+    r"|(?<!\$)\{(-?[0-9]{1,6})\.\.(-?[0-9]{1,6})(?:\.\.(-?[0-9]{1,6}))?\}"
+    r"|(?<!\$)\{([^{}\s$.,]+(?:,[^{}\s$.,]+)+)\}"
+)
+# [NAME]=VALUE in an array.
+_NAMED: Final = re.compile(r"\[([^\[\]]+)\]=(.*)", re.DOTALL)
+_COUNTED: Final = re.compile(r"\$\([ \t]*seq[^()]*\)")
+_MOST_VALUES: Final = 64
+
+
+def with_variables(text: str, known: Mapping[str, str], kept: Collection[str] = ()) -> str:
+    """Return a text with the values of variables; those in `kept` and unknown ones stay."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2] or ""
+        cut = _CUT.fullmatch(name)
+        if cut and cut[1] in known:
+            return _without(known[cut[1]], cut[2], cut[3])
+        return match[0] if name in kept else known.get(name, match[0])
+
+    return VARIABLE.sub(value, text)
+
+
+def with_defaults(text: str, known: Mapping[str, str]) -> str:
+    """Return a text with the value of each ${NAME:-VALUE}."""
+    return _DEFAULT.sub(lambda match: known.get(match[1]) or match[2], text)
+
+
+def filled(text: str, known: Mapping[str, str]) -> str:
+    """Return a text with all values that a shell knows."""
+    text = with_defaults(_with_places(text, known), known)
+    return with_calculations(with_variables(text, known), known)
+
+
+def _with_places(text: str, known: Mapping[str, str]) -> str:
+    """Return a text with the number of each element whose place is in a variable."""
+    return _PLACE.sub(lambda match: known.get(match[1], match[0]), text)
+
+
+def words_of(word: str, known: Mapping[str, str]) -> list[str]:
+    """Return the words that a shell makes of all elements of an array, or of all arguments."""
+    word = _with_places(word, known)
+    match = VARIABLE.fullmatch(word)
+    name, _, first = ((match[1] or match[2] or "") if match else "").partition(":")
+    if name in ("*", "@") or name.endswith(("[@]", "[*]")):
+        every = known.get(name.replace("*", "@"))
+        if every is not None and (not first or first.isdigit()):
+            # The first argument is $1.
+            return shlex.split(every)[max(int(first or 0) - (name in ("*", "@")), 0) :]
+    return [word]
+
+
+def assigned(
+    words: Sequence[str], known: Mapping[str, str]
+) -> tuple[dict[str, str], Sequence[str]]:
+    """Return the variables that words set before a program, and the words behind these."""
+    found: dict[str, str] = {}
+    declares = words[:1] and words[0] in DECLARES
+    for behind, word in enumerate(words):
+        match = _ASSIGNED.fullmatch(word)
+        if match is None and declares:
+            continue
+        if match is None:
+            return found, words[behind:]
+        now = {**known, **found}
+        name, place, more, value = match.groups()
+        if value.startswith("(") and value.endswith(")"):
+            found |= _array(name, value[1:-1], now, more=bool(more))
+        elif place is not None:
+            places = {now.get(place, filled(place, now)): filled(value, now)}
+            found |= _elements(name, _items(name, now) | places)
+        else:
+            found[name] = (now.get(name, "") if more else "") + filled(value, now)
+    return found, []
+
+
+def sets_array(word: str) -> bool:
+    """Return whether a word sets an array."""
+    return re.match(r"[A-Za-z_]\w*\+?=\(", word) is not None
+
+
+def argument_variables(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the variables of a function's arguments: ``1``, ``@``, ``#``."""
+    numbered = {str(place): "" for place in range(1, 10)}
+    numbered |= {str(place): value for place, value in enumerate(arguments, 1)}
+    every = shlex.join(arguments)
+    return {**numbered, "@": every, "*": every, "#": str(len(arguments))}
+
+
+def prepared(text: str) -> str:
+    """Return a text with each array and each ``((...))`` as one word."""
+
+    def array(match: re.Match[str]) -> str:
+        plain = re.sub(r"(?<!\S)#.*", "", match[2])
+        return match[1] + shlex.quote(f"({' '.join(plain.split())})")
+
+    text = re.sub("`([ \t]*seq[ \t][^`\n]*)`", r"$(\1)", text)
+    return _EXPRESSION.sub(lambda m: m[1] + shlex.quote(m[2]), _ARRAY.sub(array, text))
+
+
+def values_of(words: Sequence[str], known: Mapping[str, str]) -> list[str] | None:
+    """Return the values over which a loop runs; None if the text does not have them."""
+    found: list[str] = []
+    for word in words:
+        for part in words_of(word, known):
+            text = filled(part, known)
+            several = [text] if part == text or "$(" in text else text.split()
+            every = [value for one in several for value in _expanded(one)]
+            if any(re.search(r"[$`*?{]", value) for value in every):
+                return None
+            found += every
+    return found
+
+
+def _expanded(word: str) -> list[str]:
+    """Return the words that a shell makes of one with braces, such as ``{4,8}k``."""
+    series = _SERIES.search(word)
+    values = _series(series) if series else None
+    if series is None or values is None:
+        return [word]
+    return [
+        f"{word[: series.start()]}{value}{rest}"
+        for value in values
+        for rest in _expanded(word[series.end() :])
+    ][: _MOST_VALUES + 1]
+
+
+def _array(name: str, inside: str, known: Mapping[str, str], *, more: bool) -> dict[str, str]:
+    """Return the variables of an array."""
+    items = _items(name, known) if more else {}
+    inside = _COUNTED.sub(lambda match: " ".join(_expanded(filled(match[0], known))), inside)
+    try:
+        given = shlex.split(inside)
+    except ValueError:
+        given = inside.split()
+    for word in given:
+        if named := _NAMED.fullmatch(word):
+            items[filled(named[1], known)] = filled(named[2], known)
+            continue
+        several = words_of(word, known)
+        values = None if several != [word] else values_of([word], known)
+        if values is None or len(values) == 1:
+            values = [filled(one, known) for one in several]
+        first = max([int(place) + 1 for place in items if place.isdigit()], default=0)
+        items |= {str(place): value for place, value in enumerate(values, first)}
+    return _elements(name, items)
+
+
+def _items(name: str, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the elements of an array by their places, or their names."""
+    return {n: known[f"{name}[{n}]"] for n in shlex.split(known.get(f"!{name}[@]", ""))}
+
+
+def _elements(name: str, items: Mapping[str, str]) -> dict[str, str]:
+    every = shlex.join(items.values())
+    return {
+        **{f"{name}[{place}]": item for place, item in items.items()},
+        f"!{name}[@]": shlex.join(items),
+        f"#{name}[@]": str(len(items)),
+        f"{name}[@]": every,
+        f"{name}[*]": every,
+        name: items.get("0", ""),
+    }
+
+
+def _without(value: str, sign: str, pattern: str) -> str:
+    """Return a value without what a pattern matches at its beginning or its end."""
+    for length in range(len(value) + 1)[:: -1 if len(sign) > 1 else 1]:
+        end = len(value) - length
+        part = value[:length] if sign[0] == "#" else value[end:]
+        if fnmatchcase(part, pattern):
+            return value[length:] if sign[0] == "#" else value[:end]
+    return value
+
+
+def _series(series: re.Match[str]) -> list[str] | None:
+    """Return the values of a series; None if they are many or padded with zeros."""
+    counted, begin, end, by, listed = series.groups()
+    if listed:
+        return listed.split(",")
+    numbers = re.findall("[-0-9]+", counted) if counted else [begin, *([by] if by else []), end]
+    if any(re.match("-?0[0-9]", number) for number in numbers):
+        return None
+    first, *steps, last = map(int, ["1", *numbers] if len(numbers) == 1 else numbers)
+    step = steps[0] if steps else 1
+    if not counted:
+        step = -abs(step) if last < first else abs(step)
+    found = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
+    return [str(number) for number in found] if 0 < len(found) <= _MOST_VALUES else None

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""Scripts as bash runs them: the truth is the calls of a fio that only notes its arguments."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fiojobs.language import read_job
+from iolab_base.errors import UserError
+
+_ONE = 'one() {\n  local rw=$1\n  fio --name=$rw --rw=$rw --bs="${2:-4k}"\n}\n'
+# Scripts that need nothing of a machine, as bash and iolab read them.
+_SCRIPTS = [
+    f"{_ONE}one read\none write 8k\n",
+    'function bench {\n  fio --name=a "$@"\n}\nbench --rw=read --bs=4k; bench --rw=write\n',
+    f"{_ONE}main() {{ for w in read write; do one $w; done; }}\nmain\n",
+    f"{_ONE}r=$(one read | tail -1)\nr=`one write 8k`\n",
+    "f() { shift; fio --name=$1 --numjobs=$#; }\nf x a\nf x b c d\n",
+    "n=1\nf() { local n=2; g; }\ng() { fio --name=a$n; }\nf; g\n",
+    "f() { if [ $1 = b ]; then return; fi; fio --name=$1; }\nf a; f b; f c\n",
+    "for ((i=1; i<=8; i*=2)); do fio --name=a --iodepth=$i; done\n",
+    "for ((i = 0, j = 4; i < 2; i++)); do fio --name=a$i --iodepth=$((j + i)); done\n",
+    "i=1\nwhile [ $i -le 4 ]; do\n  fio --name=a --numjobs=$i\n  i=$((i*2))\ndone\n",
+    "n=0; until [ $n -gt 1 ]; do fio --name=a$n; let n++; done\n",
+    "n=0\nwhile :; do\n  fio --name=a$n\n  ((n++))\n  if ((n > 2)); then break; fi\ndone\n",
+    "for i in 1 2 3; do [ $i = 2 ] && continue; fio --name=a$i; done\n",
+    "for i in 1 2; do for j in 1 2 3; do [ $j -ge 2 ] && continue 2; fio --name=$i$j; done; done\n",
+    "for w in read randread write; do\n  case $w in\n    read|write) b=128k ;;\n    rand*) b=4k\n"
+    "    ;;\n    *) exit 1;;\n  esac\n  fio --name=$w --rw=$w --bs=$b\ndone\n",
+    'case "x y" in\n  ("x y") if true; then fio --name=a; fi ;;\nesac\n',
+    "for w in a b c; do\n  if [ $w = a ]; then fio --name=a\n  elif [[ $w == b* ]]; then\n"
+    "    fio --name=x$w\n  else fio --name=y$w; fi\ndone\n",
+    'b=4k\nif [ 1 -lt 2 ] && [ -n "$b" ]; then b=8k; fi\nfio --name=a --bs=$b\n',
+    "{ fio --name=a; fio --name=b; } | cat\nfio --name=c\n",
+    "(cd /; for i in a b; do fio --name=$i; done)\n",
+    "if ! fio --name=a; then exit 1; fi\nexit 0\n",
+    'C="fio --name=a"\nbash -c "$C --bs=4k"\neval "$C --bs=8k"\n',
+    "for s in {4..6..2}k; do echo $s; done\nfor s in {4,8}k; do fio --name=a --bs=$s; done\n",
+    'for o in "--direct=1 --sync=1" "--direct=0"; do fio --name=a $o; done\n',
+]
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Callable[[str], list[str]]:
+    """Return a function that returns the calls of fio that bash makes of a script."""
+    shell = shutil.which("bash")
+    if shell is None:
+        pytest.skip("needs bash")
+    noted, fio = tmp_path / "noted", tmp_path / "fio"
+    fio.write_text(f'#!{shell}\nprintf "%s\\n" "fio $*" >> {noted}\n')
+    fio.chmod(0o700)
+
+    def run(text: str) -> list[str]:
+        noted.write_text("")
+        path = f"{tmp_path}:/usr/bin:/bin"
+        subprocess.run([shell, "-c", text], env={"PATH": path}, timeout=20, check=False)
+        return noted.read_text().splitlines()
+
+    return run
+
+
+def _options(jobs: list[str]) -> list[dict[str, str]]:
+    """Return the options of all sections; whether a call waits for another one is left out."""
+    found = [section.options for job in jobs for section in read_job(job)]
+    return [{k: v for k, v in options.items() if k != "stonewall"} for options in found]
+
+
+@pytest.mark.parametrize("text", _SCRIPTS)
+def test_a_script_makes_the_calls_that_bash_makes(
+    text: str, calls: Callable[[str], list[str]]
+) -> None:
+    assert _options([text]) == _options(calls(text))
+    assert ["stonewall" in section.options for section in read_job(text)][:2] == [False, True][
+        : len(read_job(text))
+    ]
+
+
+_VALUES = ("4k", "8k", "read", "1", "2", "$a", "${b}", '"$c"')
+_HEAD = """n=1
+a=4k
+b=read
+c=8k
+f() {
+  local a=$1 x=$#
+  while [ $# -gt 0 ]; do fio --name=f --bs=$1 --iodepth=$x; shift; done
+}
+"""
+
+
+class _Writer:
+    """Writes scripts of which each line is decided."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+
+    def value(self) -> str:
+        return self.draw.choice(_VALUES)
+
+    def call(self) -> str:
+        return f"fio --name=x{self.draw.randint(0, 9)} --bs={self.value()} --iodepth=$n"
+
+    def test(self) -> str:
+        return self.draw.choice(
+            (
+                f"[ {self.value()} = {self.value()} ]",
+                f"[[ {self.value()} == r* ]]",
+                f"! [ $n -lt {self.draw.randint(0, 4)} ]",
+                f"(( n > {self.draw.randint(0, 3)} ))",
+            )
+        )
+
+    def block(self, depth: int) -> str:
+        return "\n".join(self.command(depth) for _ in range(self.draw.randint(1, 3)))
+
+    def command(self, depth: int) -> str:
+        if depth == 0:
+            return self.call()
+        inner, name = [self.block(depth - 1) for _ in range(3)], self.draw.choice("abc")
+        return self.draw.choice(
+            (
+                self.call(),
+                f"{name}={self.value()}",
+                self.draw.choice(("((n++))", "n=$((n+1))", "let n*=2")),
+                f"if {self.test()}; then\n{inner[0]}\nelif {self.test()}; then {inner[1]}\nelse\n"
+                f"{inner[2]}\nfi",
+                f"for {name} in {self.value()} {self.value()}; do\n{inner[0]}\ndone",
+                f"for ((i{depth}=0; i{depth}<3; i{depth}++)); do\n"
+                f"{self.test()} && {self.draw.choice(('break', 'continue'))}\n{inner[0]}\ndone",
+                f"case {self.value()} in\n  4k|8k) {inner[0]} ;;\n  r*)\n{inner[1]}\n  ;;\n"
+                "  *) n=1;;\nesac",
+                f"{self.test()} && {{ {inner[0]}\n}}",
+                f"{self.test()} || {self.call()}",
+                f"f {self.value()} {self.value()}",
+                f"r=$({self.call()})",
+                f'o=({self.value()}); o+=({self.value()}); for {name} in "${{o[@]}}"; do '
+                f"{self.call()}; done",
+            )
+        )
+
+
+@pytest.mark.nightly
+def test_random_scripts_make_the_calls_that_bash_makes(calls: Callable[[str], list[str]]) -> None:
+    compared = 0
+    for seed in range(150):
+        text = _HEAD + _Writer(seed).block(3) + "\nfio --name=last\n"
+        truth = calls(text)
+        try:
+            found = _options([text])
+        except UserError:
+            # Nothing is refused but what makes too many calls.
+            assert len(truth) > 64, text
+            continue
+        assert found == _options(truth), text
+        compared += 1
+    assert compared > 100
