@@ -44,8 +44,8 @@ def compare(
 ) -> Comparison:
     """Compare treated conditions of a pathology, or of a question of your own, with their control.
 
-    Every treated cell runs next to its own control, and each control has an A/A pair. Blocks
-    already in the store are not measured again.
+    Every treated cell runs next to its own control. With more than one boot, each control has an
+    A/A pair. Blocks already in the store are not measured again.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def compare(
         Kernels to boot; by default the first of the quick profile. A real machine runs its own.
     boots : int, optional
         Boots of each kernel: the replicates of the statistics. By default two; three for a question
-        with claims, because a verdict needs three.
+        with claims, because a verdict needs three. One is a first look, without an A/A pair.
     record : bool, optional
         Whether to trace each condition once more in the first boot.
     observe : bool, optional
@@ -176,7 +176,7 @@ def chosen_kernels(pathology: Pathology, given: object) -> list[str]:
 def _profile(
     pathology: Pathology, *, boots: int, record: bool, levels: dict[str, object]
 ) -> Profile:
-    """Return the pathology's quick profile with these levels as its only grid, and A/A pairs."""
+    """Return the pathology's quick profile with these levels as its only grid."""
     if record and pathology.recording is None:
         raise UserError(f"{pathology.name} defines no recording: omit record")
     # A report's profile is for a sweep; a question's is exactly what was asked.
@@ -187,5 +187,6 @@ def _profile(
         boots=boots,
         recorded={pathology.treatment: grid[pathology.treatment]} if record else {},
         recorded_boots=1,
-        repeats_control=True,
+        # One boot is a first look: no A/A pair could tell how boots differ.
+        repeats_control=boots > 1,
     )

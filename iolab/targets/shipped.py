@@ -15,6 +15,7 @@ import shlex
 import shutil
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,9 +29,9 @@ from icountvm.libraries import libraries_of
 from icountvm.toolbox import newest_fio
 from iolab_agent.plan import Plan, programs_of
 from iolab_agent.plan_work import PROGRAMS, Program
-from iolab_base.code import code_of
+from iolab_base import code
 from iolab_base.errors import CannotRunError, IolabError, UserError
-from iolab_base.files import atomic_write, cache_dir, digest_file
+from iolab_base.files import atomic_write, cache_dir, digest_file, digest_of
 
 _AGENT = Path(iolab_agent.__file__).resolve().parent
 _BASE = Path(iolab_base.__file__).resolve().parent
@@ -49,6 +50,7 @@ _INTERPRETERS: Final = {"python3": "/usr/bin/python3", "sh": "/bin/sh", "dash": 
 NEWEST: Final = "newest"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _LARGEST_MIB: Final = 256
+_DIGEST_BYTES: Final = 32
 
 
 @cache
@@ -58,11 +60,21 @@ def agent_archive() -> bytes:
     # nor the keys of the results, which depend on it.
     shared = [_BASE / "errors.py", _BASE / "process.py"]
     places = {"iolab_agent": sorted(_AGENT.glob("*.py")), "iolab_base": shared}
-    members = {
-        f"{place}/{path.name}": code_of(path.read_text("utf-8"))
-        for place, paths in places.items()
-        for path in paths
-    }
+    texts = {f"{at}/{p.name}": p.read_text("utf-8") for at, paths in places.items() for p in paths}
+    # Each program that measures a block needs it, and it takes half a second to make.
+    makers = [Path(made).read_text("utf-8") for made in (__file__, code.__file__)]
+    kept = cache_dir("agents") / digest_of([texts, makers])
+    with suppress(OSError):
+        whole = kept.read_bytes()
+        if hashlib.sha256(whole[_DIGEST_BYTES:]).digest() == whole[:_DIGEST_BYTES]:
+            return whole[_DIGEST_BYTES:]
+    archive = _zipapp({name: code.code_of(text) for name, text in texts.items()})
+    with suppress(IolabError):
+        atomic_write(kept, hashlib.sha256(archive).digest() + archive)
+    return archive
+
+
+def _zipapp(members: dict[str, str]) -> bytes:
     # Not the package's own: each byte that the agent unpacks shifts the counted clock.
     members |= {"iolab_base/__init__.py": "", "__main__.py": _MAIN}
     stream = io.BytesIO()

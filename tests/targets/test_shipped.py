@@ -249,6 +249,17 @@ def test_a_corrected_word_leaves_the_agent_as_it_was(
     assert agent_digest() == before
 
 
+def test_a_kept_archive_that_is_damaged_is_made_again(tmp_path: Path) -> None:
+    made = ships.agent_archive.__wrapped__()
+    (kept,) = (tmp_path / "cache/agents").iterdir()
+    for damaged in (kept.read_bytes()[:-1], b"", kept.read_bytes().replace(b"def ", b"del ", 1)):
+        kept.write_bytes(damaged)
+        assert ships.agent_archive.__wrapped__() == made == agent_archive()
+    kept.unlink()
+    kept.mkdir()
+    assert ships.agent_archive.__wrapped__() == made
+
+
 def test_the_archive_holds_no_word() -> None:
     with zipfile.ZipFile(io.BytesIO(agent_archive())) as archive:
         for name in archive.namelist():
