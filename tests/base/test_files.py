@@ -228,9 +228,10 @@ def test_digests_are_those_of_other_tools(tmp_path: Path) -> None:
 def test_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert cache_dir() == Path("/somewhere/iolab")
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", "/home/user")
-    assert cache_dir() == Path("/home/user/.cache/iolab")
+    for ignored in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
+        assert cache_dir() == Path("/home/user/.cache/iolab")
 
 
 def test_an_output_keeps_what_was_there(tmp_path: Path) -> None:

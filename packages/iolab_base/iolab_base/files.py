@@ -41,8 +41,9 @@ def cache_dir(*below: str) -> Path:
 
     Raises UserError if another user could change its contents: programs are run from there.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base, "iolab", *below)
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The XDG Base Directory Specification has a relative path ignored.
+    folder = (base if base.is_absolute() else Path.home() / ".cache").joinpath("iolab", *below)
     refuse_writers(folder)
     return folder
 
