@@ -43,6 +43,54 @@ _SCRIPTS = [
     'C="fio --name=a"\nbash -c "$C --bs=4k"\neval "$C --bs=8k"\n',
     "for s in {4..6..2}k; do echo $s; done\nfor s in {4,8}k; do fio --name=a --bs=$s; done\n",
     'for o in "--direct=1 --sync=1" "--direct=0"; do fio --name=a $o; done\n',
+    # What a function, a shell within the shell or a pipe changes.
+    "b=4k\nf() { local a=1 b; b=8k; fio --name=x --bs=$b; }\nf\nfio --name=a --bs=$b\n",
+    "b=4k\nf() { declare b=8k; }\nf\nfio --name=a --bs=$b\n",
+    "f() { local -a o=(--bs=1k); o+=(--rw=read); }\no=(--bs=4k)\nf\nfio --name=y ${o[@]}\n",
+    "b=4k\n(b=8k; fio --name=x --bs=$b)\nfio --name=a --bs=$b\n",
+    "b=4k\nf() ( b=8k; fio --name=x --bs=$b; )\nf\nfio --name=a --bs=$b\n",
+    "b=4k\nf() { b=8k; fio --name=x --bs=$b; }\nf | cat\nfio --name=a --bs=$b\n",
+    "b=4k\nf() { b=8k; fio --name=x; }\nf &\nwait\nfio --name=a --bs=$b\n",
+    "b=4k\nfor i in 1 2; do b=8k; done | cat\nfio --name=a --bs=$b\n",
+    "f() { fio --name=a; exit 0; }\nmain() { r=$(f); fio --name=b; }\nmain\n",
+    "(cd / && exit 1)\nfio --name=c\n",
+    # Other ways to call a function, and what one returns.
+    "f() { fio --name=$1 --bs=$B; }\nB=4k f a; B=8k; time f b; fio --name=c\n",
+    'f() { fio --name=$1; }\nfio --name=z\neval "f a"\nc="f b"\n$c\n'
+    "time for i in 1 2; do $c; done\n",
+    "f() { fio --name=$1; }\ncat <(f a)\n",
+    "f() { fio --name=a; return 1; fio --name=b; }\nf && fio --name=c\nfio --name=d\n",
+    "f() { [ $1 = x ]; }\nif f x; then fio --name=a; fi\nf y && fio --name=d\nfio --name=z\n",
+    "f() { return 1; }\nf\n[ $? -eq 1 ] && fio --name=b\nfio --name=d\n",
+    # What a shell splits, and what it does not.
+    'f() { fio --name=a $1 --numjobs=$#; }\nA="--bs=4k --rw=read"\nf $A\nf "$A"\n',
+    'A="--rw=read --bs=4k"\nB="--rw=write"\nfor o in "$A" "$B"; do fio --name=x $o; done\n',
+    'A="--bs=4k --rw=read"\nO=("$A" "--direct=1")\nfor o in "${O[@]}"; do fio --name=a $o; done\n',
+    'A="4k"\nO=($A 8k)\nfor o in "${O[@]}"; do fio --name=a --bs=$o; done\n',
+    'R="randrw --rwmixread=70"\nfio --name=a --rw=$R\nC="--bs=4k --direct=1"\nfio --name=b $C$C\n',
+    "for b in ${IOLAB_ABSENT:-4k 8k}; do fio --name=a --bs=$b; done\n",
+    "L=4k,8k\nIFS=,\nfor b in $L; do fio --name=a --bs=$b; done\n",
+    "f() { set -- x y; fio --name=$1 --numjobs=$#; }\nf a\nset -- read write\n"
+    'for i in "$@"; do fio --name=$i; done\nfor i do fio --name=$i; done\n',
+    "x=\nfio --name=a --iodepth=${x:-${y:-4}} ${x:+--direct=1} ${x+--sync=1}\n",
+    "A=(1 2)\nunset A\nA+=(3)\nfor i in ${A[@]}; do fio --name=a --iodepth=$i; done\n",
+    "x=1+2\nfio --name=a --iodepth=$(( -7 / 2 + 5 )) --numjobs=$((x*2)) --bs=$(( -7 % 2 + 9 ))\n",
+    "n=0\nwhile [ $n -lt 3 ]; do fio --name=a$n; n=`expr $n + 1`; done\n",
+    # Patterns of a shell.
+    "n=16\ncase $n in *[^0-9]*) exit 1;; *) fio --name=a;; esac\n",
+    "case 5 in [[:digit:]]) fio --name=a;; *) fio --name=b;; esac\n",
+    "x=2\ncase $x in\n 1) fio --name=a;;\n 2) fio --name=b;;\nesac\n",
+    # What looks like a prompt, or like a sentence's code.
+    "f() { fio --name=$1; }\nfor test in a b; do\n  f $test\ndone # for each\n"
+    "fio --name=z # date\n",
+    'fio="fio --direct=1"\nif true; then\n$fio --name=a\nfi # test\n',
+    "for i in a b; do\n  echo `fio --name=a --rw=read`\ndone\n",
+    "# Runs `fio --name=x --rw=read` here\nF=fio\n$F --name=a --bs=4k\n",
+    # What is as if it went well.
+    "if ! fio --name=a; then fio --name=b; fi\n",
+    "fio --name=a\nif [ $? -ne 0 ]; then fio --name=b; fi\nfio --name=c\n"
+    "[ $? -ne 0 ] && fio --name=d\n",
+    "if false; then fio --name=a; fi; fio --name=b\n",
 ]
 
 

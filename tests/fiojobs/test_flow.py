@@ -51,6 +51,9 @@ def test_a_call_under_a_condition_that_is_open_has_it() -> None:
     )
     conditions = [condition for _, condition in conditional_sections(text)]
     assert conditions == ["[ $1 = quick ]", "[ $2 = x ]", "", ""]
+    text = "if fio --name=a; then echo; else fio --name=b; fi\n"
+    conditions = [condition for _, condition in conditional_sections(text)]
+    assert conditions == ["", "not fio --name=a"]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +87,15 @@ def test_a_script_is_read_as_if_it_went_well_and_had_no_arguments(text: str) -> 
         ("for i in a b; do fio --name=$i; done &\nfio --name=c", "background"),
         ("for d in /sys/block/*; do echo none > $d/queue/scheduler; done\nfio --name=a", "echo"),
         ("i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; fio --name=a", "rounds"),
+        ("case a in a) fio --name=a ;& b) fio --name=b;; esac", "next branch"),
+        ("if [ $1 = x ]; then f() { fio --name=a; }; else f() { fio --name=b; }; fi; f", "f()"),
+        ("fio --name=a || { fio --name=b; }", "condition"),
+        ("f() { fio --name=b; }\nfio --name=a || f", "condition"),
+        ("exec fio --name=a\nfio --name=b", "exit"),
+        ("f() { fio --name=b; }\ntrap f EXIT\nfio --name=a", "calls f"),
+        ("f() { fio --name=b; }\nexport -f f\nfio --name=a\nbash -c 'f x'", "calls f"),
+        ("fio --name=a\nbash <<E\nfio --name=b\nE\n", "a shell reads"),
+        ("fio --name=a\ncat > b.sh <<E\nfio --name=b\nE\nsh ./b.sh\n", "a shell reads"),
     ],
 )
 def test_what_the_text_does_not_decide_is_refused(text: str, noun: str) -> None:

@@ -148,6 +148,20 @@ def test_a_job_may_be_in_quotes(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "for b in 4k 8k; do cat > $b.fio <<E\n[a]\nbs=$b\nE\ndone\n"
+        "for f in 4k 8k; do fio $f.fio; done\n",
+        'i=2\necho "[a]\nbs=$((i*2))k" > a.fio\ni=8\nfio a.fio\nfio --name=a --bs=${i}k\n',
+        "x=$((1 << 2))\nread y <<< z\ncat > a.fio <<\\E\n[a]\nbs=4k\nE\nfio a.fio\n"
+        "fio --name=a --bs=8k\n",
+    ],
+)
+def test_a_job_has_the_values_that_it_was_written_with(text: str) -> None:
+    assert [section.options["bs"] for section in read_job(text)] == ["4k", "8k"]
+
+
+@pytest.mark.parametrize(
     ("text", "word"),
     [
         ("echo '[a]' | sed s/a/b/ | fio -", "standard input"),

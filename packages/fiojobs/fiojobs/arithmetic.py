@@ -13,12 +13,19 @@ from iolab_agent.fio_values import time_us
 
 # fio has bc calculate a value with a keyword (bc_calc() in its options.c).
 _MATHS: Final = re.compile(r"[0-9 ()*/+%<>=!-]+")
+
+
+def _divided(one: int, other: int) -> int:
+    """Return a quotient as a shell rounds it, to zero."""
+    return abs(one) // abs(other) * (1 if (one < 0) is (other < 0) else -1)
+
+
 _OPERATORS: Final[Mapping[type[ast.operator | ast.cmpop], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Div: _divided,
+    ast.Mod: lambda one, other: one - other * _divided(one, other),
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -51,7 +58,12 @@ def with_calculations(text: str, known: Mapping[str, str]) -> str:
 
 def number(text: str, known: Mapping[str, str]) -> int | None:
     """Return the value of a shell's expression; None if it has none that the text shows."""
-    found = calculated(_NAME.sub(lambda name: known.get(name[0], name[0]), text).strip())
+
+    def value(name: re.Match[str]) -> str:
+        found = known.get(name[0], name[0])
+        return found if found.isalnum() else f"({found})"
+
+    found = calculated(_NAME.sub(value, text).strip())
     return int(found) if found.lstrip("-").isdigit() else None
 
 

@@ -21,10 +21,26 @@ _NUMBERS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "-gt": lambda one, other: one > other,
     "-ge": lambda one, other: one >= other,
 }
+_CLASSES: Final = {
+    "digit": "0-9",
+    "alpha": "a-zA-Z",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": " \t\n",
+}
 # What a script asks of the machine before it goes on: whether something is there, or went well.
 _OF_MACHINE: Final = re.compile(
-    r"(?:! )*(?:(?:\[\[?|test) (?:! )?-[bcdefhLrswx] |(?:command|which|type|hash) |.*\$\?|.*\bfio )"
+    r"(?:! )*(?:(?:\[\[?|test) (?:! )?-[bcdefhLrswx] |(?:command|which|type|hash) "
+    r"|.*\$\? (?:-eq|==?) 0\b|.*\bfio )"
 )
+
+
+def matches(value: str, pattern: str) -> bool:
+    """Return whether a pattern of a shell matches a value."""
+    for name, characters in _CLASSES.items():
+        pattern = pattern.replace(f"[:{name}:]", characters)
+    return fnmatchcase(value, pattern.replace("[^", "[!"))
 
 
 def is_test(words: Sequence[str]) -> bool:
@@ -59,12 +75,14 @@ def outcome(words: Sequence[str], known: Mapping[str, str]) -> bool | None:
 def _compared(tested: Sequence[str], *, patterns: bool) -> bool | None:
     """Return what a comparison finds, None if it is none."""
     match tested:
+        case [] | [_]:
+            return tested not in ([], [""])
         case ["-z" | "-n" as kind, value]:
             return (value == "") is (kind == "-z")
         case [one, operator, other] if operator in _NUMBERS and one.isdigit() and other.isdigit():
             return _NUMBERS[operator](int(one), int(other))
         case [one, "=" | "==" | "!=" as operator, other]:
-            same = fnmatchcase(one, other) if patterns else one == other
+            same = matches(one, other) if patterns else one == other
             return same is (operator != "!=")
     return None
 

@@ -7,66 +7,38 @@ import re
 import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Final
 
 from fiojobs.arithmetic import number
 from fiojobs.carriers import carried, commands_of, is_call, opens_shell, starts_fio
-from fiojobs.conditions import asks_the_machine, condition_for, is_test, outcome
-from fiojobs.grammar import Group, Node, Simple, mentions, shown_test, tree_of
+from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
+from fiojobs.grammar import SUBSHELL, Group, Node, Simple, mentions, shown_test, tree_of
 from fiojobs.plain import FIO
-from fiojobs.starters import STARTERS, program_of
+from fiojobs.starters import HARMLESS, STARTERS, program_of
 from fiojobs.state import State, Test
-from fiojobs.variables import VARIABLE, filled, values_of, words_of
+from fiojobs.steps import LeaveError, Step, in_background
+from fiojobs.variables import (
+    DECLARES,
+    VARIABLE,
+    filled,
+    is_set_by,
+    parts_of,
+    values_of,
+    words_of,
+)
 from fiojobs.words import shown, substituted
 from iolab_base.errors import UserError
 
+# What ends or follows a command that runs in a shell of its own.
+_SHARES: Final = frozenset(("|", "|&", "&"))
 _LEAVES: Final = ("break", "continue", "return", "exit")
+_BEFORE: Final = ("!", "sudo", "time", "eval")
 _MOST_ROUNDS: Final = 1000
 _MOST_STEPS: Final = 5000
 _DEEPEST: Final = 16
 # A loop over the arguments of a script, which is read as if it had none.
 _OVER_ARGUMENTS: Final = re.compile(r"getopts |shift\b|.*\$(?:#|\{#\})")
 _ENDS: Final = re.compile("break|return|exit")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One simple command that a shell runs.
-
-    Parameters
-    ----------
-    words, files : list of str
-        As `fiojobs.words.simple_commands` yields them.
-    before, end : str
-        The operators before and behind it.
-    condition : str
-        What must hold for it, and the text does not tell.
-    environment : dict of str to str
-        Values of the script's variables at its beginning.
-    unsure : frozenset of str
-        Names of those that a condition makes unsure.
-    apart : bool
-        Whether it ends commands that run in the background, one after another.
-    """
-
-    words: list[str]
-    files: list[str]
-    before: str
-    end: str
-    condition: str
-    environment: dict[str, str]
-    unsure: frozenset[str]
-    apart: bool = False
-
-
-class _LeaveError(Exception):
-    """A ``break``, ``continue``, ``return`` or ``exit``."""
-
-    def __init__(self, kind: str, levels: int = 1) -> None:
-        super().__init__(kind)
-        self.kind, self.levels = kind, levels
 
 
 _Steps = Generator[Step, None, None]
@@ -97,7 +69,7 @@ class Script:
         for place, node in enumerate(nodes):
             try:
                 yield from self._node(node, nodes[place - 1].end if place else "")
-            except _LeaveError as leave:
+            except LeaveError as leave:
                 if leave.kind == "exit" and self._has_call(nodes[place + 1 :]):
                     raise UserError(
                         "the fio job: a call of fio stands behind exit: leave out what does not run"
@@ -120,13 +92,15 @@ class Script:
         if {"&&": self._result is False, "||": self._result is True}.get(before, False):
             return
         if isinstance(node, Group) and node.kind == "function":
-            self._functions[node.head[0]] = node.parts[0].body
+            self._define(node.head[0], node.parts[0].body)
             return
         # Whether a shell runs it may depend on the commands before.
         behind_test = before == "&&" and (is_test(self._last) or self._test is not None)
         test = None
         if self._result is None and (before == "||" or behind_test):
             test = (before == "&&" and self._test) or Test(" ".join(self._last), before == "||")
+            if before == "||" and is_call(self._last) and self._has_call([node]):
+                raise UserError("the fio job has a condition (||): give the call that runs")
         if isinstance(node, Simple):
             yield from self._simple(node, before, test)
             self._test = test if before == "&&" else None
@@ -139,42 +113,76 @@ class Script:
             "until": self._while,
         }
         steps = kinds.get(node.kind, self._braces)(node)
-        yield from self._in_place(steps, node.end, test)
-        self._result, self._test = None, test if before == "&&" else None
+        apart = node.kind == SUBSHELL or not _SHARES.isdisjoint((before, node.end))
+        yield from self._in_place(self._own_shell(steps) if apart else steps, node.end, test)
+        self._result = self._result if node.kind == "{" and test is None else None
+        self._test = test if before == "&&" else None
+
+    def _define(self, name: str, body: Sequence[Node]) -> None:
+        """Keep a function."""
+        before = self._functions.get(name)
+        calls = self._has_call(body) or (before is not None and self._has_call(before))
+        if self._conditions and before not in (None, body) and calls:
+            raise UserError(f"the fio job has a condition for {name}(): give the call that runs")
+        self._functions[name] = body
+
+    def _own_shell(self, steps: _Steps) -> _Steps:
+        """Yield the steps of a shell within the shell, which changes nothing of the outer one."""
+        with self._state.kept():
+            try:
+                yield from steps
+            except LeaveError as leave:
+                if leave.kind != "exit":
+                    raise
 
     def _in_place(self, steps: _Steps, end: str, test: Test | None) -> _Steps:
         """Yield the steps of one command: maybe under a test, maybe in the background."""
         if test is not None:
             steps = self._either([test], [steps], exhaustive=False)
-        yield from _in_background(steps) if end == "&" else steps
+        yield from in_background(steps) if end == "&" else steps
 
     def _simple(self, node: Simple, before: str, test: Test | None) -> _Steps:
-        negated = node.words[: node.words.count("!")] == ["!"]
+        negated = node.words[:1] == ["!"]
         words = [w for word in node.words[negated:] for w in words_of(word, self._state.known)]
         words = self._with_program(words)
         if not words:
             return
-        values = [filled(word, self._state.known) for word in words]
-        name, result = words[0], self._result
+        known = self._state.known
+        split = words[0] != "[[" and not words[0].startswith("((")
+        values = [v for w in words for v in (parts_of(w, known) if split else [filled(w, known)])]
+        values, result = values or [""], self._result
+        name = words[0]
+        ours = next((n for n, w in enumerate(words) if w != "time" and not is_set_by(w)), 0)
+        if words[ours] in self._functions:
+            name = words[ours]
         if name in _LEAVES and not FIO.search(" ".join(words)):
             if test is None:
                 self._leave(name, values[1:])
             return
         yield from self._substituted(words)
         script = carried(values)
-        if test and before == "||" and is_call(self._last) and is_call(words):
-            raise UserError("the fio job has a condition (||): give the call that runs")
         if name in self._functions:
-            steps = self._call(name, words[1:], values[1:])
-        elif script is not None and FIO.search(script):
+            places = [v for w in words[ours + 1 :] for v in parts_of(w, known)]
+            steps = self._call(name, words[ours + 1 :], places, words[:ours])
+        elif script is not None and (FIO.search(script) or name == "eval"):
             steps = self._nodes(tree_of(commands_of(script)))
         else:
             steps = self._command(Simple(words, node.files, node.end), before, values)
         simple = name not in self._functions and script is None
+        if not simple and not _SHARES.isdisjoint((before, node.end)):
+            steps = self._own_shell(steps)
+        if values[:2] == ["[", "$?"] and self._last and self._last[0] not in self._functions:
+            # What is done before goes well.
+            values[1] = "$?" if is_test(self._last) else "0"
+        self._result = None
         yield from self._in_place(steps, "" if simple else node.end, test)
         option = self._state.next_option(values)
         found = outcome(values, self._state.known) if option is None else option
-        found = not found if negated and found is not None else found
+        found = self._result if name in self._functions else found
+        if negated:
+            found = (False if is_call(words) else None) if found is None else not found
+        if words[0] == "exec" and is_call(words) and test is None:
+            raise LeaveError("exit")
         if result is None and before in ("&&", "||") and found is not (before == "||"):
             found = None
         self._last, self._result = list(node.words), found
@@ -191,8 +199,17 @@ class Script:
         yield Step(
             node.words, node.files, before, node.end, conditions, environment, frozenset(unsure)
         )
+        self._check_named(node.words)
         self._state.sets(node.words)
         self._shells += opens_shell(values)
+
+    def _check_named(self, words: Sequence[str]) -> None:
+        """Raise UserError for a command that may call a function that calls fio."""
+        if words[0] in HARMLESS.difference(("trap", "command")) or words[0] in DECLARES:
+            return
+        for name in {part for word in words for part in word.split()} & self._functions.keys():
+            if self._has_call(self._functions[name]):
+                raise UserError(f"the fio job: {shown(words[0])} calls {name}(): call it by itself")
 
     def _with_program(self, words: list[str]) -> list[str]:
         """Return a command with the program, or the call of fio, that a variable holds."""
@@ -210,6 +227,8 @@ class Script:
             if name in self._state.unsure and place == len(words) - 1:
                 raise condition_for(name)
             value = filled(given, known)
+            if place == 0 and value != given and next(iter(value.split()), None) in self._functions:
+                return [*value.split(), *words[1:]]
             if value != given and starts_fio(value):
                 with suppress(ValueError):
                     return [*words[:place], *shlex.split(value), *words[place + 1 :]]
@@ -220,28 +239,31 @@ class Script:
         for inside in (inside for word in words for inside in substituted(word)):
             nodes = tree_of(commands_of(inside))
             if self._has_call(nodes):
-                with self._state.kept():
-                    yield from self._nodes(nodes)
+                yield from self._own_shell(self._nodes(nodes))
 
     def _leave(self, kind: str, values: Sequence[str]) -> None:
         if kind == "exit" and self._shells:
             self._shells -= 1
             return
-        levels = int(values[0]) if values and values[0].isdigit() else 1
-        raise _LeaveError(kind, levels)
+        level = int(values[0]) if values and values[0].isdigit() else None
+        raise LeaveError(kind, level or 1, None if level is None else level == 0)
 
-    def _call(self, name: str, given: Sequence[str], values: Sequence[str]) -> _Steps:
-        """Yield the commands of a function."""
+    def _call(
+        self, name: str, given: Sequence[str], values: Sequence[str], before: Sequence[str]
+    ) -> _Steps:
+        """Yield the commands of a function; what stands before it holds as long."""
         if self._state.depth >= _DEEPEST:
             raise UserError(f"the fio job: {shown(name)} calls itself without an end")
         # Those of the script itself are not in its text.
         arguments = None if "$@" in given or "$*" in given else values
         with self._state.function(arguments):
+            self._state.sets(["local", *(word for word in before if word != "time")])
             try:
                 yield from self._nodes(self._functions[name])
-            except _LeaveError as leave:
+            except LeaveError as leave:
                 if leave.kind != "return":
                     raise
+                self._result = leave.result
 
     def _braces(self, group: Group) -> _Steps:
         yield from self._nodes(group.parts[0].body)
@@ -276,7 +298,7 @@ class Script:
         exhaustive = any("*" in part.patterns for part in parts)
         if "$" not in value:
             patterns = [[filled(p, self._state.known) for p in part.patterns] for part in parts]
-            places = [n for n, each in enumerate(patterns) for p in each if fnmatchcase(value, p)]
+            places = [n for n, each in enumerate(patterns) for p in each if matches(value, p)]
             parts, exhaustive = [parts[place] for place in places[:1]], True
         tests = [Test(f"case {word} in {' | '.join(p.patterns)}", fails=False) for p in parts]
         yield from self._branches(tests, [part.body for part in parts], exhaustive=exhaustive)
@@ -311,10 +333,10 @@ class Script:
         """Yield all steps of which a shell runs some, and keep the values that hold behind them."""
         endings = [] if exhaustive else [self._state.copy()]
         for test, steps in zip(tests, alternatives, strict=True):
-            noted = bool(test.text) and not asks_the_machine(test.text)
+            noted = bool(test.text) and (test.fails or not asks_the_machine(test.text))
             self._conditions.append(f"{'not ' * test.fails}{test.text}" if noted else "")
             # An ending that leaves the script, or the loop, is none.
-            with suppress(_LeaveError), self._state.kept():
+            with suppress(LeaveError), self._state.kept():
                 yield from steps
                 endings.append(self._state.copy())
             self._conditions.pop()
@@ -325,6 +347,7 @@ class Script:
         if name.startswith("(("):
             yield from self._counts(group, " ".join([name, *listed]))
             return
+        listed = listed or ["in", "$@"]
         values = values_of(listed[1:], self._state.known) if listed[:1] == ["in"] else None
         if values is None:
             yield from self._unknown(group, listed, name)
@@ -371,11 +394,11 @@ class Script:
         """Yield the steps of one round of a loop; return whether another one may follow."""
         try:
             yield from self._nodes(group.parts[0].body)
-        except _LeaveError as leave:
+        except LeaveError as leave:
             if leave.kind not in ("break", "continue"):
                 raise
             if leave.levels > 1:
-                raise _LeaveError(leave.kind, leave.levels - 1) from leave
+                raise LeaveError(leave.kind, leave.levels - 1) from leave
             return leave.kind == "continue"
         return True
 
@@ -416,29 +439,23 @@ class Script:
                 ):
                     return True
                 continue
-            words = [word for word in node.words if word not in ("!", "sudo", "time")] or [""]
-            body, name = self._functions.get(words[0]), words[0]
+            words = [word for word in node.words if word not in _BEFORE and not is_set_by(word)]
+            words = words or [""]
+            name = next(iter(words[0].split()), "")
+            body = self._functions.get(name)
             if body is not None and self._has_call(body, depth + 1):
                 return True
-            if "$" in name and starts_fio(self._state.environment.get(name.strip("${}"), "")):
-                return True
-            inner = [inside for word in words for inside in substituted(word)]
+            if "$" in name:
+                held = self._state.environment.get(name.strip("${}"), "")
+                body = self._functions.get(next(iter(held.split()), ""))
+                if starts_fio(held) or (body is not None and self._has_call(body, depth + 1)):
+                    return True
+            inner = [inside for word in node.words for inside in substituted(word)]
             if is_call(words) or any(
                 self._has_call(tree_of(commands_of(inside)), depth + 1) for inside in inner
             ):
                 return True
         return False
-
-
-def _in_background(steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield the steps of a construct in the background, and say so with the last call."""
-    found = list(steps)
-    places = [place for place, step in enumerate(found) if is_call(step.words)]
-    if places:
-        last = places[-1]
-        several = len(places) > 1
-        found[last] = replace(found[last], end=found[last].end if several else "&", apart=several)
-    yield from found
 
 
 def _too_long(group: Group) -> UserError:

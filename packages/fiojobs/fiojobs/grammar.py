@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Final, NamedTuple
 
 from iolab_base.errors import UserError
 
+# Commands in a shell of their own.
+SUBSHELL: Final = "({"
 _DEEPEST: Final = 32
 # What each construct ends with, and what stands alone before a command.
 _CLOSES: Final = {
@@ -19,10 +22,11 @@ _CLOSES: Final = {
     "until": "done",
     "case": "esac",
     "{": "}",
+    SUBSHELL: "}",
 }
-_ALONE: Final = ("if", "then", "elif", "else", "while", "until", "do", "{")
+_ALONE: Final = ("if", "then", "elif", "else", "while", "until", "do", "{", SUBSHELL)
 # What a page may have torn off: it opens or closes nothing.
-_DROPPED: Final = ("if", "then", "else", "fi", "{", "}")
+_DROPPED: Final = ("if", "then", "else", "fi", "{", "}", SUBSHELL)
 _FUNCTION: Final = re.compile(r"([A-Za-z_][\w.:-]*)\(\)(\{?)")
 # A pattern of a case: "read)", "-b)", "*)", "(a)".
 _PATTERN: Final = re.compile(r"\(?([^()`]*)\)")
@@ -86,7 +90,11 @@ def tree_of(commands: Iterable[tuple[list[str], list[str], str]]) -> list[Node]:
 def _tokens(given: list[str], files: list[str], end: str, *, in_case: bool) -> Iterable[_Token]:
     """Yield the keywords before a command, and the command."""
     words = list(given)
-    while words:
+    for depth in itertools.count():
+        if not words:
+            return
+        if depth > _DEEPEST:
+            raise UserError(f"the fio job has commands more than {_DEEPEST} deep")
         word = words[0]
         function = _FUNCTION.fullmatch(word)
         if function or words[1:2] in (["()"], ["(){"]) or (word == "function" and words[1:]):
@@ -97,6 +105,8 @@ def _tokens(given: list[str], files: list[str], end: str, *, in_case: bool) -> I
             rest = rest[1:] if rest[:1] in (["()"], ["(){"]) else rest
             yield _Token("function", [name], [], "\n")
             words = ["{", *rest] if opens else rest
+        elif word == "time" and words[1:2] and words[1] in _CLOSES:
+            words = words[1:]
         elif word in _ALONE:
             yield _Token(word, words[:1], [], "\n")
             words = words[1:]
@@ -110,8 +120,11 @@ def _tokens(given: list[str], files: list[str], end: str, *, in_case: bool) -> I
             yield _Token("", words[:1], [], "\n")
             words = words[1:]
         else:
-            yield _Token("for" if word == "for" else "", words, files, end)
-            return
+            # "for i do"
+            head = 2 if word == "for" and words[2:3] == ["do"] else len(words)
+            rest, words = words[head:], words[:head]
+            yield _Token("for" if word == "for" else "", words, files, "\n" if rest else end)
+            words = rest
 
 
 class _Reader:
@@ -172,7 +185,7 @@ class _Reader:
         elif token.kind == "case":
             parts = self._cases()
         else:
-            test = [] if token.kind == "{" else self._until("do", end)
+            test = [] if end == "}" else self._until("do", end)
             parts = [Part(test, self.nodes(end))]
             self._take()
         return Group(token.kind, token.words, parts, self.tokens[self.at - 1].end)

@@ -30,6 +30,8 @@ from iolab_base.reading import read_regular
 _NAME = "job"
 _LONGEST = 1 << 20
 _DEEPEST = 16
+# A call of a script with its arguments.
+_LONGEST_CALL = 1 << 13
 
 # Options that stand alone or take "=VALUE", never the next word: FIO_OPT_STR_SET of fio's options.c
 # and the arguments of init.c that need no value.
@@ -224,7 +226,7 @@ def _path_of(job: str | Path) -> Path | None:
 def _script_of(job: str) -> tuple[Path | None, list[str] | None]:
     """Return the file of a script and its arguments, if a line calls one that is here."""
     try:
-        words = shlex.split(job) if "\n" not in job else []
+        words = shlex.split(job) if "\n" not in job and len(job) < _LONGEST_CALL else []
     except ValueError:
         words = []
     words = list(itertools.dropwhile(("sudo", *SHELLS).__contains__, words))

@@ -89,9 +89,13 @@ _PROMPT: Final = re.compile(
     rf"(?={_START}|[A-Za-z_]\w*=\S*[ \t]+{_START})",
     re.MULTILINE,
 )
+# What stands before a comment, and before no prompt.
+_NO_PROMPT: Final = re.compile(rf"{_START}|[^@:~/\]]+$")
 _HEADER: Final = re.compile(
     r"^[ \t]*\[(?![^\]\s]+@[^\]]*\]#|[.\u2026 ]+\])[^\]\n]+\][ \t]*([;#].*)?$", re.M
 )
+# Lines of a script, around which no sentence stands.
+_SCRIPT: Final = re.compile(r"\A#!|^[ \t]*(?:\w+=\S|\})|\b(?:done|fi|esac)[ \t]*$", re.MULTILINE)
 # What a page says before a job: "The job:", or the name of its file.
 _TITLE: Final = re.compile(
     r"\A(?:[^\n=\[\]]{1,80}:|\S+\.(?:fio|job|conf|cfg|ini|txt))[ \t]*\n\s*"
@@ -118,7 +122,9 @@ _RUN: Final = re.compile(
     r"|(?=(?:sudo[ \t]+)?(?:[^\s=;#]*/)?fio[ \t]+(?:-|[^\s\d]\S*[./])))",
     re.MULTILINE,
 )
-_HERE: Final = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n")
+_HERE: Final = re.compile(r"(?<!<)<<-?[ \t]*(['\"\\]?)(\w+)['\"]?([^\n]*)\n")
+# Ends the name of a here-document whose variables a shell leaves alone.
+AS_IT_IS: Final = "/quoted"
 
 
 def plain_text(text: str) -> str:
@@ -175,6 +181,8 @@ def _of_blocks(text: str) -> str:
             sentences = _INLINE.split(around)
             if len(calls := [*filter(_CALL.search, sentences[1::2])]) == 1:
                 held, around = [*held, *calls], "\n".join(sentences[::2])
+        if kind is _INLINE and _SCRIPT.search(around):
+            continue
         if held and not (_CALL.search(around) or _HEADER.search(around)):
             return "\n".join(held)
     return text
@@ -198,7 +206,18 @@ def calls_fio(text: str) -> bool:
 
 def without_prompts(text: str) -> str:
     """Return a plain text without the prompts of a shell."""
-    return _PROMPT.sub("", text)
+
+    def kept(match: re.Match[str]) -> str:
+        shown = match[0].strip()
+        # "run $test", "$fio" of a script that sets it, "done # for all", and a branch of a case.
+        named = re.match(r"\w+", text[match.end() :])
+        used = match[0].endswith("$") and named is not None and f"{named[0]}=" in text
+        variable = used or re.search(r"\S[ \t]+\$$", match[0])
+        comment = re.search(r"[ \t]#$", shown) and _NO_PROMPT.match(shown)
+        branch = re.match(r"\d+\)", shown) and re.search(r"\besac\b", text)
+        return match[0] if variable or comment or branch else ""
+
+    return _PROMPT.sub(kept, text)
 
 
 def has_section(text: str) -> bool:
@@ -217,11 +236,16 @@ def run_of(text: str) -> tuple[str, str | None]:
 def here_documents(text: str) -> tuple[str, dict[str, str]]:
     """Return a text that names each of its here-documents as a file, and these."""
     found: dict[str, str] = {}
-    while len(found) < _MOST_HERE and (begin := _HERE.search(text)):
+    at = 0
+    for _ in range(_MOST_HERE):
+        if (begin := _HERE.search(text, at)) is None:
+            break
         end = re.compile(rf"^[ \t]*{begin[2]}[ \t]*$", re.M).search(text, begin.end())
         if end is None:
-            break
-        name = f"/dev/here/{len(found)}"
+            # Of a calculation.
+            at = begin.end() - 1
+            continue
+        name = f"/dev/here/{len(found)}{AS_IT_IS if begin[1] else ''}"
         found[name] = text[begin.end() : end.start()]
         text = f"{text[: begin.start()]}< {name} {begin[3]}{text[end.end() :]}"
     return text, found

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 from fiojobs.carriers import ASKS, carried, commands_of, opens_shell
 from fiojobs.flow import Script
-from fiojobs.grammar import tree_of
+from fiojobs.grammar import SUBSHELL, tree_of
 from fiojobs.plain import (
+    AS_IT_IS,
     COMMENT,
     FIO,
     calls_fio,
@@ -25,6 +26,7 @@ from fiojobs.starters import (
     DROPS,
     HARMLESS,
     READS,
+    SHELLS,
     STARTERS,
     arguments,
     as_options,
@@ -32,7 +34,15 @@ from fiojobs.starters import (
     is_harmless,
     program_of,
 )
-from fiojobs.variables import VARIABLE, assigned, prepared, with_defaults, with_variables
+from fiojobs.variables import (
+    VARIABLE,
+    assigned,
+    filled,
+    parts_of,
+    prepared,
+    with_defaults,
+    with_variables,
+)
 from fiojobs.words import APPENDED, shown, simple_commands
 from iolab_base.errors import UserError
 
@@ -42,6 +52,8 @@ _LONGEST_LINE: Final = 1 << 17
 _MOST_CALLS: Final = 64
 _KEYWORDS: Final = frozenset(("for", "while", "until", "do", "case", "select", "function", "("))
 _OF_ECHO: Final = re.compile("-[neE]+")
+# What reads the commands of a text, beside shells.
+_READERS: Final = ("ssh", "source", ".")
 # What prints another text than it reads.
 _CHANGES: Final = frozenset(("sed", "awk", "tr", "grep", "cut", "head", "tail", "perl", "m4"))
 # What ends the calls in the background.
@@ -65,9 +77,10 @@ _OF_FIO: Final = re.compile(
 # In a line for Windows a backslash is no more than that.
 _WINDOWS: Final = re.compile(r"\\\\[.?]\\|\bfio\.exe\b|\b[A-Z]\\:[/\\]")
 _BACKSLASH: Final = re.compile(r"\\(?!\n)")
-# Commands in a shell of their own.
+# Commands in a shell of their own, also as a function's body.
 _SUBSHELL: Final = re.compile(
-    r"(?:^|(?<=[;&|\n]))([ \t]*)\(([^()]*)\)(?=[ \t]*(?:[0-9]?[;&|\n>]|\Z))"
+    r"(?:^|(?<=[;&|\n])|(?<=\w\(\)))([ \t]*)\(((?:[^()]|\$\([^()]*\))*)\)"
+    r"(?=[ \t]*(?:[0-9]?[;&|\n>]|\Z))"
 )
 
 
@@ -127,23 +140,21 @@ def fio_commands(
     piped = None
     found: list[FioCommand] = []
     others: list[_Other] = []
-    last, behind, running = "", False, False
+    last, behind, running, unread = "", False, False, False
+    outside = dict(os.environ)
     script = Script(arguments)
     for step in script.run(tree_of(_until_prose(text))):
         words, files = step.words, step.files
         last = step.before
-        known = {**os.environ, **step.environment}
-        held = next((documents[name] for name in files if name in documents), piped)
-        held = _printed(words, known) if held is None else held
-        if not _CHANGES.isdisjoint(map(program_of, words[:2])):
-            held = None
+        known = {**outside, **step.environment}
+        held = _held(words, [(n, documents[n]) for n in files if n in documents], piped, known)
         piped = held if step.end == "|" else None
         command = None
         written = [with_variables(name, known) for name in [*files, *_teed(words)]]
         plain = [name.removeprefix(APPENDED) for name in written]
         # What reads the output of fio does not matter.
         if last not in ("|", "|&") or others or not found:
-            command = _fio_of(words, step.environment)
+            command = _fio_of(words, step.environment, known)
             others += [] if command else [_Other(words, plain)]
         if command is not None:
             _check_call(words, running=running and not behind)
@@ -159,6 +170,7 @@ def fio_commands(
             command.condition = step.condition
             found.append(command)
         else:
+            unread |= _runs_a_text(words, held, texts)
             _keep(texts, held, written)
         if command is not None or last in ("|", "|&"):
             behind = bool(found) and step.end == "&"
@@ -168,6 +180,8 @@ def fio_commands(
         if len(found) > 2 * _MOST_CALLS:
             # Some may only ask fio for its version.
             break
+    if found and unread:
+        raise UserError("the fio job: a shell reads calls of fio out of a text: give its commands")
     if not found and script.uncalled:
         raise UserError(f"the fio job: nothing calls {script.uncalled}(): add the line that does")
     if not found and len(others) > 1 and calls_fio(text):
@@ -202,6 +216,29 @@ def _add_bare(
                 f"the fio job: {shown(others[0].words[0])} is not fio, and no fio follows"
             )
         found.append(FioCommand(others[0].words, bare=True))
+
+
+def _held(
+    words: Sequence[str],
+    given: Sequence[tuple[str, str]],
+    piped: str | None,
+    known: Mapping[str, str],
+) -> str | None:
+    """Return the text that a command reads or prints, if that is known."""
+    if not _CHANGES.isdisjoint(map(program_of, words[:2])):
+        return None
+    for name, text in given:
+        return text if name.endswith(AS_IT_IS) else filled(text, known)
+    return _printed(words, known) if piped is None else piped
+
+
+def _runs_a_text(words: Sequence[str], held: str | None, texts: Mapping[str, str | None]) -> bool:
+    """Return whether a shell reads calls of fio from what stands in the script."""
+    shells = [place for place, word in enumerate(words) if program_of(word) in (*_READERS, *SHELLS)]
+    named = [word for place in (-1, *shells) for word in words[place + 1 : place + 2]]
+    given = [held] if shells else []
+    given += [t for name, t in texts.items() if name and any(n.endswith(name) for n in named)]
+    return any(text is not None and FIO.search(text) is not None for text in given)
 
 
 def _teed(words: Sequence[str]) -> list[str]:
@@ -257,7 +294,7 @@ def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
     text = _CONTINUED.sub(" ", _without_comments(text))
     code = COMMENT.sub("", text)
     text = without_prompts(code if calls_fio(code) else text)
-    return _SUBSHELL.sub(r"\1{ \2\n}", prepared(text)), documents, here
+    return _SUBSHELL.sub(rf"\1{SUBSHELL} \2\n}}", prepared(text)), documents, here
 
 
 def _without_comments(text: str) -> str:
@@ -310,7 +347,7 @@ def _printed(words: Sequence[str], known: Mapping[str, str]) -> str | None:
     elif name != "echo":
         return None
     printed = " ".join(itertools.dropwhile(_OF_ECHO.fullmatch, rest))
-    return with_variables(printed, known).replace("\\n", "\n")
+    return filled(printed, known).replace("\\n", "\n")
 
 
 def _until_prose(text: str) -> list[tuple[list[str], list[str], str]]:
@@ -326,7 +363,9 @@ def _until_prose(text: str) -> list[tuple[list[str], list[str], str]]:
     return found
 
 
-def _fio_of(words: list[str], environment: Mapping[str, str]) -> FioCommand | None:
+def _fio_of(
+    words: list[str], environment: Mapping[str, str], known: Mapping[str, str]
+) -> FioCommand | None:
     """Return the call of fio that a command is, by itself or by programs that start it."""
     rest, options = list(words), dict[str, str]()
     if rest[:2] in (["command", "-v"], ["command", "-V"]):
@@ -334,9 +373,11 @@ def _fio_of(words: list[str], environment: Mapping[str, str]) -> FioCommand | No
     if rest[0] in _KEYWORDS or rest[1:2] == ["()"]:
         one = "give one call of fio, and what differs as --vary OPTION=VALUE,VALUE"
         raise UserError(f"the fio job: {shown(' '.join(words))} is a shell's: {one}")
-    known = {**os.environ, **environment}
     assignments, behind = assigned(rest, known)
     rest = list(behind)
+    used = {m[1] or m[2] for word in rest for m in VARIABLE.finditer(word)} & assignments.keys()
+    if name := next((name for name in used if known.get(name) != assignments[name]), ""):
+        raise UserError(f"the fio job: a shell fills in {name} before it sets it: set it before")
     while rest:
         word = rest.pop(0)
         if word == "$":
@@ -374,6 +415,10 @@ def _split(words: Sequence[str], known: Mapping[str, str]) -> list[str]:
     """Return fio's words as a shell gives them: a variable may hold several, or none."""
     found: list[str] = []
     for given in words:
+        parts = parts_of(given, known)
+        if len(parts) > 1 and parts[0].startswith("-"):
+            found += parts
+            continue
         word = with_defaults(given, known)
         alone = VARIABLE.fullmatch(word)
         value = known.get(alone[1] or alone[2] or "") if alone else None

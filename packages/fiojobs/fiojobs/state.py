@@ -18,8 +18,14 @@ from fiojobs.variables import argument_variables, assigned
 # NAME++, NAME+=4 and NAME=NAME*2 of ((...)) and let.
 _CHANGE: Final = re.compile(r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]?)=(?!=)(.*))", re.DOTALL)
 _CHANGED_FIRST: Final = re.compile(r"(\+\+|--)[ ]*([A-Za-z_]\w*)")
+# What changes within a longer expression.
+_CHANGES: Final = re.compile(
+    r"([A-Za-z_]\w*)[ ]*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>|\*\*)?=(?!=))|(?:\+\+|--)[ ]*([A-Za-z_]\w*)"
+)
+_CALCULATED: Final = re.compile(r"\$\(\((.*?)\)\)")
 _DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?=([^{}]*)\}", re.ASCII)
-_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_NAME: Final = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?")
+_OWN: Final = ("local", "declare", "typeset")
 _OF_ARGUMENTS: Final = re.compile("[@*#]|[0-9]+")
 
 
@@ -50,6 +56,8 @@ class State:
         self.known = ChainMap(self.environment, dict(os.environ))
         # Of each function that runs: its own variables, as they were before.
         self._outside: list[dict[str, str | None]] = []
+        # Declared as numbers, or otherwise so that they change what they are given.
+        self._declared: set[str] = set()
 
     @property
     def depth(self) -> int:
@@ -58,40 +66,61 @@ class State:
 
     def give(self, name: str, value: str | None) -> None:
         """Give a variable its value; None removes it."""
-        self.unsure.discard(name)
         if value is None:
-            self.environment.pop(name, None)
-        else:
+            for key in self._keys(name):
+                self.environment.pop(key, None)
+        self.unsure.discard(name)
+        if value is not None:
             self.environment[name] = value
 
     def forget(self, name: str) -> None:
-        """Make a variable unsure."""
+        """Make a variable unsure: its value is its use, which nothing fills in."""
         self.give(name, None)
+        if _NAME.fullmatch(name):
+            self.environment[name] = f"${{{name}}}"
         self.unsure.add(name)
 
     def sets(self, words: Sequence[str]) -> None:
         """Set the variables that a command sets."""
         found, behind = assigned(words, self.known)
+        if self._outside and words[0] in _OWN and "-g" not in words:
+            for name, value in (word.partition("=")[::2] for word in words[1:]):
+                if _NAME.fullmatch(name.rstrip("+")) and not value:
+                    found.setdefault(name, "")
+            for key in (key for name in found for key in (name, *self._keys(name))):
+                self._outside[-1].setdefault(key, self.environment.get(key))
+        if words[0] in _OWN and any(re.fullmatch("-[a-zA-Z]*[ilnu][a-zA-Z]*", w) for w in words):
+            self._declared |= found.keys()
+            for value in found.values() if "-n" in words else ():
+                self.forget(value)
         for name, value in {} if behind else found.items():
-            if words[0] == "local" and self._outside:
-                self._outside[-1].setdefault(name, self.environment.get(name))
             self.give(name, value)
+            if name in self._declared and (not value.isdigit() or f"{name}+=" in " ".join(words)):
+                self.forget(name)
+        for expression in _CALCULATED.findall(" ".join(words)):
+            self._forget_changed(expression)
         for name, value in _DEFAULT.findall(" ".join(words)):
             if not self.known.get(name):
                 self.give(name, value)
 
     def carries_out(self, values: Sequence[str]) -> bool:
         """Carry out a command that only changes variables; return whether it is one."""
-        name, *rest = values
+        # Also behind IFS=,
+        name, *rest = assigned(values, {})[1] or values
         if name == "shift":
             every = self.environment.get("@")
             if every is not None:
                 first = int(rest[0]) if rest and rest[0].isdigit() else 1
                 self.environment |= argument_variables(shlex.split(every)[first:])
-        elif name in ("read", "mapfile", "readarray", "unset"):
-            for variable in filter(_NAME.fullmatch, rest):
-                # One that is not set is empty.
-                (self.give(variable, "") if name == "unset" else self.forget(variable))
+        elif name == "set" and rest and (rest[0] == "--" or rest[0][:1] not in ("-", "+", "")):
+            self._set_arguments(rest[rest[0] == "--" :])
+        elif name in ("read", "mapfile", "readarray", "unset") or values[:2] == ["printf", "-v"]:
+            rest = rest[1:2] if name == "printf" else rest
+            for variable in (match[1] for match in map(_NAME.fullmatch, rest) if match):
+                self.forget(variable)
+                if name == "unset" and variable in rest:
+                    # One that is not set is empty.
+                    self.give(variable, "")
         elif name == "let":
             for expression in rest:
                 self.calculate(expression)
@@ -101,12 +130,18 @@ class State:
             return name == "getopts"
         return True
 
+    def _set_arguments(self, given: Sequence[str]) -> None:
+        for place in filter(_OF_ARGUMENTS.fullmatch, list(self.environment)):
+            del self.environment[place]
+        if not re.search(r"[$`*?]", " ".join(given)):
+            self.environment |= argument_variables(given)
+
     def next_option(self, values: Sequence[str]) -> bool | None:
         """Return whether ``getopts`` finds one more option; None if that is not known."""
         every = self.known.get("@")
         if values[0] != "getopts" or every is None or not values[2:]:
             return None
-        place = int(self.known.get("OPTIND", "1"))
+        place = int(self.known.get("OPTIND", "1").strip("${}OPTIND") or 1)
         word, after = [*shlex.split(every)[place - 1 :], "", ""][:2]
         if not re.match("-[^-]", word):
             return False
@@ -125,6 +160,7 @@ class State:
             elif match := _CHANGE.fullmatch(part):
                 name, sign, other = match[1], (match[2] or match[3])[:1], match[4] or "1"
             else:
+                self._forget_changed(part)
                 continue
             value = number(f"{name}{sign}({other})" if sign else other, self.known)
             if value is None:
@@ -147,7 +183,10 @@ class State:
         try:
             yield
         finally:
-            for name, value in self._outside.pop().items():
+            own = self._outside.pop()
+            for name in own:
+                self.give(name, None)
+            for name, value in own.items():
                 self.give(name, value)
 
     @contextmanager
@@ -181,6 +220,18 @@ class State:
                 self.forget(name)
             elif not os.environ.get(name) and value is not None:
                 self.environment[name] = value
+
+    def _keys(self, name: str) -> list[str]:
+        """Return a variable's name, and the elements that it has as an array."""
+        places = self.environment.get(f"!{name}[@]")
+        elements = [] if places is None else ["@", "*", *shlex.split(places)]
+        own = [f"{name}[{place}]" for place in elements]
+        return [name, *own, f"!{name}[@]", f"#{name}[@]"] if own else [name]
+
+    def _forget_changed(self, expression: str) -> None:
+        """Make what an expression changes unsure."""
+        for name in (match[1] or match[2] for match in _CHANGES.finditer(expression)):
+            self.forget(name)
 
     def _restore(self, environment: dict[str, str], unsure: set[str]) -> None:
         self.environment.clear()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Final
 
 from fiojobs.arithmetic import with_calculations
+from fiojobs.conditions import matches
+from fiojobs.words import Bare, simple_commands
 
 DECLARES: Final = ("export", "local", "readonly", "declare", "typeset")
 # ${NAME} of fio and of a shell, $NAME of a shell, and an argument of a script.
@@ -20,8 +21,10 @@ VARIABLE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*#]))", re.AS
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(?:\[([^\[\]]*)\])?(\+?)=(.*)", re.DOTALL | re.ASCII)
 # ${NAME:-VALUE}
 _DEFAULT: Final = re.compile(
-    r"\$\{([A-Za-z_]\w*(?:\[[^\[\]{}]*\])?|[0-9]):?[-=]([^{}]*)\}", re.ASCII
+    r"\$\{([A-Za-z_]\w*(?:\[[^\[\]{}]*\])?|[0-9])(:?)([-=+])([^{}]*)\}", re.ASCII
 )
+# What a shell splits values at, if a script says so: $'\n'.
+_LINE_END: Final = "$\\n"
 # ${NAME#PATTERN}, ${NAME%%PATTERN}
 _CUT: Final = re.compile(r"([A-Za-z_]\w*|[0-9])(##?|%%?)(.+)", re.ASCII)
 # NAME=(WORDS) of bash, and an element whose place is in a variable.
@@ -42,10 +45,14 @@ _SERIES: Final = re.compile(
     r"|(?<!\$)\{(-?[0-9]{1,6})\.\.(-?[0-9]{1,6})(?:\.\.(-?[0-9]{1,6}))?\}"
     r"|(?<!\$)\{([^{}\s$.,]+(?:,[^{}\s$.,]+)+)\}"
 )
+# What expr(1) calculates.
+_SUM: Final = re.compile(r"\$\([ \t]*expr((?:[ \t]+(?:\$?\w+|\$\{\w+\}|[-+/%]|\\\*))+)[ \t]*\)")
 # [NAME]=VALUE in an array.
 _NAMED: Final = re.compile(r"\[([^\[\]]+)\]=(.*)", re.DOTALL)
 _COUNTED: Final = re.compile(r"\$\([ \t]*seq[^()]*\)")
 _MOST_VALUES: Final = 64
+# Defaults within defaults.
+_MOST_DEFAULTS: Final = 4
 
 
 def with_variables(text: str, known: Mapping[str, str], kept: Collection[str] = ()) -> str:
@@ -56,14 +63,30 @@ def with_variables(text: str, known: Mapping[str, str], kept: Collection[str] = 
         cut = _CUT.fullmatch(name)
         if cut and cut[1] in known:
             return _without(known[cut[1]], cut[2], cut[3])
-        return match[0] if name in kept else known.get(name, match[0])
+        # Those are joined by what IFS holds.
+        joined = name.endswith(("*", "[*]"))
+        stays = name in kept or (joined and not known.get("IFS", " ").isspace())
+        return match[0] if stays else known.get(name, match[0])
 
     return VARIABLE.sub(value, text)
 
 
 def with_defaults(text: str, known: Mapping[str, str]) -> str:
     """Return a text with the value of each ${NAME:-VALUE}."""
-    return _DEFAULT.sub(lambda match: known.get(match[1]) or match[2], text)
+
+    def value(match: re.Match[str]) -> str:
+        found = known.get(match[1])
+        # An argument that is not given is empty here.
+        is_set = found or (found == "" and not match[2] and not match[1].isdigit())
+        if match[3] == "+" and found != f"${{{match[1]}}}":
+            return match[4] if is_set else ""
+        return (found or "") if is_set else match[4]
+
+    for _ in range(_MOST_DEFAULTS):
+        text, count = _DEFAULT.subn(value, text)
+        if not count:
+            break
+    return text
 
 
 def filled(text: str, known: Mapping[str, str]) -> str:
@@ -79,7 +102,8 @@ def _with_places(text: str, known: Mapping[str, str]) -> str:
 
 def words_of(word: str, known: Mapping[str, str]) -> list[str]:
     """Return the words that a shell makes of all elements of an array, or of all arguments."""
-    word = _with_places(word, known)
+    kind = type(word)
+    word = kind(_with_places(word, known))
     match = VARIABLE.fullmatch(word)
     name, _, first = ((match[1] or match[2] or "") if match else "").partition(":")
     if name in ("*", "@") or name.endswith(("[@]", "[*]")):
@@ -88,6 +112,17 @@ def words_of(word: str, known: Mapping[str, str]) -> list[str]:
             # The first argument is $1.
             return shlex.split(every)[max(int(first or 0) - (name in ("*", "@")), 0) :]
     return [word]
+
+
+def parts_of(word: str, known: Mapping[str, str]) -> list[str]:
+    """Return the words that a shell makes of one with its values."""
+    text = filled(word, known)
+    if not isinstance(word, Bare) or "$(" in text or _ASSIGNED.fullmatch(word):
+        return [text]
+    ends = known.get("IFS", "")
+    if ends == _LINE_END or not ends or "$" in ends or ends.isspace():
+        return text.split() if ends != _LINE_END else text.split("\n")
+    return [part for part in re.split(f"[{re.escape(ends)}]", text) if part]
 
 
 def assigned(
@@ -114,6 +149,11 @@ def assigned(
     return found, []
 
 
+def is_set_by(word: str) -> bool:
+    """Return whether a word before a program sets a variable."""
+    return _ASSIGNED.fullmatch(word) is not None
+
+
 def sets_array(word: str) -> bool:
     """Return whether a word sets an array."""
     return re.match(r"[A-Za-z_]\w*\+?=\(", word) is not None
@@ -134,7 +174,8 @@ def prepared(text: str) -> str:
         plain = re.sub(r"(?<!\S)#.*", "", match[2])
         return match[1] + shlex.quote(f"({' '.join(plain.split())})")
 
-    text = re.sub("`([ \t]*seq[ \t][^`\n]*)`", r"$(\1)", text)
+    text = re.sub("`([ \t]*(?:seq|expr)[ \t][^`\n]*)`", r"$(\1)", text)
+    text = _SUM.sub(lambda match: f"$(({match[1].replace(chr(92), '')}))", text)
     return _EXPRESSION.sub(lambda m: m[1] + shlex.quote(m[2]), _ARRAY.sub(array, text))
 
 
@@ -143,9 +184,7 @@ def values_of(words: Sequence[str], known: Mapping[str, str]) -> list[str] | Non
     found: list[str] = []
     for word in words:
         for part in words_of(word, known):
-            text = filled(part, known)
-            several = [text] if part == text or "$(" in text else text.split()
-            every = [value for one in several for value in _expanded(one)]
+            every = [value for one in parts_of(part, known) for value in _expanded(one)]
             if any(re.search(r"[$`*?{]", value) for value in every):
                 return None
             found += every
@@ -169,18 +208,14 @@ def _array(name: str, inside: str, known: Mapping[str, str], *, more: bool) -> d
     """Return the variables of an array."""
     items = _items(name, known) if more else {}
     inside = _COUNTED.sub(lambda match: " ".join(_expanded(filled(match[0], known))), inside)
-    try:
-        given = shlex.split(inside)
-    except ValueError:
-        given = inside.split()
-    for word in given:
+    for word in (word for words, _, _ in simple_commands(inside) for word in words):
         if named := _NAMED.fullmatch(word):
             items[filled(named[1], known)] = filled(named[2], known)
             continue
         several = words_of(word, known)
         values = None if several != [word] else values_of([word], known)
-        if values is None or len(values) == 1:
-            values = [filled(one, known) for one in several]
+        if values is None:
+            values = [part for one in several for part in parts_of(one, known)]
         first = max([int(place) + 1 for place in items if place.isdigit()], default=0)
         items |= {str(place): value for place, value in enumerate(values, first)}
     return _elements(name, items)
@@ -188,6 +223,9 @@ def _array(name: str, inside: str, known: Mapping[str, str], *, more: bool) -> d
 
 def _items(name: str, known: Mapping[str, str]) -> dict[str, str]:
     """Return the elements of an array by their places, or their names."""
+    if known.get(name) == f"${{{name}}}":
+        # It is unsure.
+        return {"0": f"${{{name}[@]}}"}
     return {n: known[f"{name}[{n}]"] for n in shlex.split(known.get(f"!{name}[@]", ""))}
 
 
@@ -208,7 +246,7 @@ def _without(value: str, sign: str, pattern: str) -> str:
     for length in range(len(value) + 1)[:: -1 if len(sign) > 1 else 1]:
         end = len(value) - length
         part = value[:length] if sign[0] == "#" else value[end:]
-        if fnmatchcase(part, pattern):
+        if matches(part, pattern):
             return value[length:] if sign[0] == "#" else value[:end]
     return value
 

@@ -17,8 +17,17 @@ _EITHER: Final = re.compile(r"\|(?:read|write|trim|rw|rand(?:read|write|rw|trim)
 _REDIRECTION: Final = re.compile(r"[<>&|]+[ \t]*")
 _SEPARATOR: Final = re.compile(r"[ \t]+|[;|&\n]+")
 _LAST: Final = re.compile(r"\$([A-Za-z_]\w*)\Z", re.ASCII)
+# ${NAME:-SOME WORDS}
+_BRACED: Final = re.compile(r"\$\{[^{}\n\"'`]*\}")
+_COMMANDS: Final = re.compile(r"[$<>]\(")
 # Commands within commands, and quotes within these.
 _DEEPEST: Final = 8
+
+
+class Bare(str):
+    """A word with a variable outside of quotes: a shell may make several words of its value."""
+
+    __slots__ = ()
 
 
 def shown(word: str) -> str:
@@ -44,9 +53,9 @@ def _check_value(word: str, text: str, at: int) -> None:
 def substituted(word: str) -> Iterator[str]:
     """Yield the commands within each ``$(...)`` of a word."""
     at = 0
-    while (start := word.find("$(", at)) >= 0:
+    while match := _COMMANDS.search(word, at):
         try:
-            inside, at = _quoted(word, start, 0)
+            inside, at = _balanced(word, match.start(), 0)
         except UserError:
             return
         yield inside[2:-1]
@@ -63,6 +72,7 @@ def simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
     # None between words: quotes may hold an empty one.
     word: str | None = None
     redirected, prefix = False, ""
+    kind: type[str] = str
     at = 0
     while at < len(text):
         character = text[at]
@@ -84,26 +94,35 @@ def simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
             continue
         redirects = character in "<>" or text.startswith("&>", at)
         if not redirects and character not in " \t\n;|&":
-            word = (word or "") + character
-            at += 1
+            braced = _BRACED.match(text, at)
+            word = (word or "") + (braced[0] if braced else character)
+            kind = Bare if character == "$" else kind
+            at = braced.end() if braced else at + 1
             continue
         # The digit of 2> is no word.
         if word is not None and not (redirects and word.isdigit()):
-            (files if redirected else words).append(f"{prefix}{word}" if redirected else word)
+            (files if redirected else words).append(f"{prefix}{word}" if redirected else kind(word))
             redirected = False
-        word = None
+        word, kind = None, str
         operator = (_REDIRECTION if redirects else _SEPARATOR).match(text, at)
         at = operator.end() if operator else at + 1
         if redirects and operator:
             redirected, prefix = True, APPENDED if ">>" in operator[0] else ""
-        if operator and not redirects and (end := operator.group().strip(" \t")):
+        if operator and not redirects and (end := _end_of(operator[0])):
             if words:
-                yield words, files, end.strip() or "\n"
+                yield words, files, end
             words, files = [], []
     if word is not None:
-        (files if redirected else words).append(f"{prefix}{word}" if redirected else word)
+        (files if redirected else words).append(f"{prefix}{word}" if redirected else kind(word))
     if words:
         yield words, files, ""
+
+
+def _end_of(operator: str) -> str:
+    """Return what ends a command; raise UserError for what goes on in the next branch."""
+    if ";&" in operator:
+        raise UserError("the fio job: ;& goes on with the next branch: give the call that runs")
+    return operator.strip() or operator.strip(" \t")[:1]
 
 
 def _ended(text: str, after: str) -> str:
