@@ -39,8 +39,6 @@ _DEEPEST: Final = 16
 # A loop over the arguments of a script, which is read as if it had none.
 _OVER_ARGUMENTS: Final = re.compile(r"getopts |shift\b|.*\$(?:#|\{#\})")
 _ENDS: Final = re.compile("break|return|exit")
-
-
 _Steps = Generator[Step, None, None]
 
 
@@ -151,10 +149,8 @@ class Script:
         split = words[0] != "[[" and not words[0].startswith("((")
         values = [v for w in words for v in (parts_of(w, known) if split else [filled(w, known)])]
         values, result = values or [""], self._result
-        name = words[0]
         ours = next((n for n, w in enumerate(words) if w != "time" and not is_set_by(w)), 0)
-        if words[ours] in self._functions:
-            name = words[ours]
+        name = words[ours] if words[ours] in self._functions else words[0]
         if name in _LEAVES and not FIO.search(" ".join(words)):
             if test is None:
                 self._leave(name, values[1:])
@@ -430,32 +426,22 @@ class Script:
 
     def _has_call(self, nodes: Sequence[Node], depth: int = 0) -> bool:
         """Return whether commands call fio."""
-        if depth > _DEEPEST:
-            return False
-        for node in nodes:
-            if isinstance(node, Group):
-                if node.kind != "function" and any(
-                    self._has_call([*part.test, *part.body], depth + 1) for part in node.parts
-                ):
-                    return True
-                continue
-            words = [word for word in node.words if word not in _BEFORE and not is_set_by(word)]
-            words = words or [""]
-            name = next(iter(words[0].split()), "")
-            body = self._functions.get(name)
-            if body is not None and self._has_call(body, depth + 1):
-                return True
-            if "$" in name:
-                held = self._state.environment.get(name.strip("${}"), "")
-                body = self._functions.get(next(iter(held.split()), ""))
-                if starts_fio(held) or (body is not None and self._has_call(body, depth + 1)):
-                    return True
-            inner = [inside for word in node.words for inside in substituted(word)]
-            if is_call(words) or any(
-                self._has_call(tree_of(commands_of(inside)), depth + 1) for inside in inner
-            ):
-                return True
-        return False
+        return depth <= _DEEPEST and any(self._calls(node, depth + 1) for node in nodes)
+
+    def _calls(self, node: Node, depth: int) -> bool:
+        """Return whether one command calls fio: itself, by a function, a variable or ``$(...)``."""
+        if isinstance(node, Group):
+            parts = [] if node.kind == "function" else node.parts
+            return any(self._has_call([*part.test, *part.body], depth) for part in parts)
+        words = [word for word in node.words if word not in _BEFORE and not is_set_by(word)] or [""]
+        first = next(iter(words[0].split()), "")
+        held = self._state.environment.get(first.strip("${}"), "") if "$" in first else ""
+        if is_call(words) or starts_fio(held):
+            return True
+        names = {first, next(iter(held.split()), "")} & self._functions.keys()
+        inner = [tree_of(commands_of(text)) for word in node.words for text in substituted(word)]
+        others = [*(self._functions[name] for name in names), *inner]
+        return any(self._has_call(nodes, depth) for nodes in others)
 
 
 def _too_long(group: Group) -> UserError:

@@ -39,21 +39,8 @@ _IO_CLASSES: Final = {"none": "0", "realtime": "1", "best-effort": "2", "idle": 
 HARMLESS: Final = frozenset(
     (
         *("cd", "mkdir", "rm", "touch", "ls", "cat", "lsblk", "uname", "date", "echo", "printf"),
-        *(
-            "sync",
-            "sleep",
-            "wait",
-            "true",
-            "false",
-            ":",
-            "set",
-            "clear",
-            "exit",
-            "trap",
-            "shopt",
-            "ulimit",
-        ),
-        *("hostname", "whoami", "id", "pwd", "uptime", "nproc", "lspci", "lsscsi"),
+        *("sync", "sleep", "wait", "true", "false", ":", "set", "clear", "exit", "trap", "shopt"),
+        *("hostname", "ulimit", "whoami", "id", "pwd", "uptime", "nproc", "lspci", "lsscsi"),
         *("iostat", "vmstat", "mpstat", "pidstat", "sar", "dstat", "iotop", "top", "free"),
         *("df", "du", "lscpu", "smartctl"),
         *("grep", "awk", "sed", "head", "tail", "cut", "jq", "pkill", "kill", "blkdiscard"),
