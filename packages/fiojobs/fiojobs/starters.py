@@ -45,20 +45,8 @@ HARMLESS: Final = frozenset(
         *("df", "du", "lscpu", "smartctl"),
         *("grep", "awk", "sed", "head", "tail", "cut", "jq", "pkill", "kill", "blkdiscard"),
         *("[", "[[", "test", "}", "fi", "return", "which", "type", "hash", "command"),
-        *(
-            "apt",
-            "apt-get",
-            "dpkg",
-            "rpm",
-            "yum",
-            "dnf",
-            "zypper",
-            "apk",
-            "pacman",
-            "brew",
-            "pip",
-            "pip3",
-        ),
+        *("apt", "apt-get", "dpkg", "rpm", "yum", "dnf", "zypper", "apk", "pacman"),
+        *("brew", "pip", "pip3"),
     )
 )
 # Of these, what only reads the files that it names.
