@@ -51,6 +51,8 @@ Disk stats (read/write):
         f"me@host:~#\n[me@host ~]$\nme@host:~# {_CALL}\n",
         f"root@{'pod-' * 20}:/mnt/{'volume' * 10}# {_CALL}\n{_REPORT}",
         "The job\n```\n[a]\nrw=randrw\nbs=8k\n```\nprints\n```\n[...]\na: it is slow\n```\n",
+        "Hi all,\n\nI use this:\n\n  run() {\n    fio --name=a --rw=$1 --bs=8k\n  }\n  run randrw\n"
+        "\nand it is slow. Why?\n\nThanks, Bob\n",
         f"It doesn't matter here,\nbut there.\n\n{_CALL}\n\nRegards, all of you.\n",
         f"> I'm a bit surprised.\n> \n> {_CALL}\n> \n>  read: IOPS=479k\n> ---\n> I don't\n",
         "Here is my job, in fio 3.1.\n\n[a]\nrw=randrw\nbs=8k\n\nIt is slow.\n",

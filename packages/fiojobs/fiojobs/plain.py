@@ -35,7 +35,8 @@ _PROSE: Final = re.compile(r"\s*[A-Z](?!.*\s-\S)[^=|<>;&`$\\{}\[\]/#]*[.!?:,]\s*
 # A sentence on a line of its own: no program's name begins with a capital or a foreign letter.
 _SENTENCE: Final = re.compile(
     r"[ \t]*(?:[A-Z](?!.*\s-\S)(?=(?:\S+ ){3})[^=|<>;&`$\\{}\[\]#\"]*[.!?:,]"
-    r"|(?=[^\W\d_])[^\x00-\x7f][^\"'`=]*)[ \t]*"
+    r"|(?=[^\W\d_])[^\x00-\x7f][^\"'`=]*"
+    r"|(?:Hi|Hello|Hey|Dear|Thanks|Thank you|Regards|Cheers|Best)\b[\w ,.!-]*)[ \t]*"
 )
 # Here-documents that a pasted text may have.
 _MOST_HERE: Final = 64

@@ -56,6 +56,10 @@ _OF_ECHO: Final = re.compile("-[neE]+")
 _READERS: Final = ("ssh", "source", ".")
 # What prints another text than it reads.
 _CHANGES: Final = frozenset(("sed", "awk", "tr", "grep", "cut", "head", "tail", "perl", "m4"))
+# What changes a process that runs, or the machine below it.
+_TAKES_OVER: Final = frozenset(
+    ("taskset", "renice", "ionice", "chrt", "cgclassify", "cpulimit", "prlimit", "sysctl")
+)
 # What ends the calls in the background.
 _WAITS: Final = (["wait"], ["kill"], ["pkill"], ["killall"])
 # The end of a line that goes on: with a backslash, or before an option; either may have a comment.
@@ -125,6 +129,9 @@ class _Other(NamedTuple):
     words: list[str]
     written: list[str]
 
+    def __str__(self) -> str:
+        return shown(" ".join([*self.words, *(f"> {file}" for file in self.written)]))
+
 
 def fio_commands(
     text: str, arguments: Sequence[str] | None = None
@@ -170,6 +177,8 @@ def fio_commands(
             command.condition = step.condition
             found.append(command)
         else:
+            if running:
+                _check_beside(_Other(words, plain))
             unread |= _runs_a_text(words, held, texts)
             _keep(texts, held, written)
         if command is not None or last in ("|", "|&"):
@@ -180,14 +189,20 @@ def fio_commands(
         if len(found) > 2 * _MOST_CALLS:
             # Some may only ask fio for its version.
             break
-    if found and unread:
-        raise UserError("the fio job: a shell reads calls of fio out of a text: give its commands")
-    if not found and script.uncalled:
-        raise UserError(f"the fio job: nothing calls {script.uncalled}(): add the line that does")
-    if not found and len(others) > 1 and calls_fio(text):
-        raise UserError("the fio job: the script shows no call of fio that runs: give the call")
+    if unread or not found:
+        _check_none_lost(found, script.uncalled, is_script=len(others) > 1 and calls_fio(text))
     _add_bare(found, others, len(documents), here)
     return _calls(found), here
+
+
+def _check_none_lost(found: Sequence[FioCommand], uncalled: str | None, *, is_script: bool) -> None:
+    """Raise UserError for calls in the text that are none of those found."""
+    if found:
+        raise UserError("the fio job: a shell reads calls of fio out of a text: give its commands")
+    if uncalled:
+        raise UserError(f"the fio job: nothing calls {uncalled}(): add the line that does")
+    if is_script:
+        raise UserError("the fio job: the script shows no call of fio that runs: give the call")
 
 
 def _check_call(words: Sequence[str], *, running: bool) -> None:
@@ -197,6 +212,14 @@ def _check_call(words: Sequence[str], *, running: bool) -> None:
             "the fio job: a call in the background may run beside "
             f"{shown(' '.join(words))}: write wait between them, or & between all that run together"
         )
+
+
+def _check_beside(other: _Other) -> None:
+    """Raise UserError for a command that changes how a call in the background goes on."""
+    names = {program_of(word) for word in other.words[:2]}
+    settings = [f for f in other.written if f.startswith(("/proc/", "/sys/")) and f != DROPS]
+    if settings or not names.isdisjoint(_TAKES_OVER):
+        raise UserError(f"the fio job: {other} changes a call that runs: put it before fio")
 
 
 def _add_bare(
@@ -319,7 +342,8 @@ def _without_comments(text: str) -> str:
 
 def _check_harmless(commands: Sequence[_Other]) -> None:
     """Raise UserError for a command before fio that may matter: iolab runs fio alone."""
-    for words, written in commands:
+    for other in commands:
+        words, written = other
         name = program_of(words[0])
         files = [*written, *(words[1:] if name not in READS else ())]
         changes = [f for f in files if f.startswith(("/proc/", "/sys/")) and f != DROPS]
@@ -332,8 +356,7 @@ def _check_harmless(commands: Sequence[_Other]) -> None:
         elif script := carried(words):
             _check_harmless([_Other(inner, to) for inner, to, _ in simple_commands(script)])
         elif not is_harmless(name, words[1:]) or changes:
-            call = " ".join([*words, *(f"> {file}" for file in written)])
-            raise UserError(f"the fio job: iolab starts fio alone, and not {shown(call)} before it")
+            raise UserError(f"the fio job: iolab starts fio alone, and not {other} before it")
 
 
 def _printed(words: Sequence[str], known: Mapping[str, str]) -> str | None:

@@ -21,7 +21,7 @@ VARIABLE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*#]))", re.AS
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(?:\[([^\[\]]*)\])?(\+?)=(.*)", re.DOTALL | re.ASCII)
 # ${NAME:-VALUE}
 _DEFAULT: Final = re.compile(
-    r"\$\{([A-Za-z_]\w*(?:\[[^\[\]{}]*\])?|[0-9])(:?)([-=+])([^{}]*)\}", re.ASCII
+    r"\$\{([A-Za-z_]\w*(?:\[[^\[\]{}]*\])?|[0-9])(:?)([-=+?])([^{}]*)\}", re.ASCII
 )
 # What a shell splits values at, if a script says so: $'\n'.
 _LINE_END: Final = "$\\n"
@@ -80,7 +80,8 @@ def with_defaults(text: str, known: Mapping[str, str]) -> str:
         is_set = found or (found == "" and not match[2] and not match[1].isdigit())
         if match[3] == "+" and found != f"${{{match[1]}}}":
             return match[4] if is_set else ""
-        return (found or "") if is_set else match[4]
+        missing = f"${{{match[1]}}}" if match[3] == "?" else match[4]
+        return (found or "") if is_set else missing
 
     for _ in range(_MOST_DEFAULTS):
         text, count = _DEFAULT.subn(value, text)
