@@ -151,8 +151,7 @@ def fio_commands(
     outside = dict(os.environ)
     script = Script(arguments)
     for step in script.run(tree_of(_until_prose(text))):
-        words, files = step.words, step.files
-        last = step.before
+        words, files, last = step.words, step.files, step.before
         known = {**outside, **step.environment}
         held = _held(words, [(n, documents[n]) for n in files if n in documents], piped, known)
         piped = held if step.end == "|" else None
@@ -190,12 +189,12 @@ def fio_commands(
             # Some may only ask fio for its version.
             break
     if unread or not found:
-        _check_none_lost(found, script.uncalled, is_script=len(others) > 1 and calls_fio(text))
+        _check_lost(found, script.uncalled, is_script=len(others) > 1 and calls_fio(text))
     _add_bare(found, others, len(documents), here)
     return _calls(found), here
 
 
-def _check_none_lost(found: Sequence[FioCommand], uncalled: str | None, *, is_script: bool) -> None:
+def _check_lost(found: Sequence[FioCommand], uncalled: str | None, *, is_script: bool) -> None:
     """Raise UserError for calls in the text that are none of those found."""
     if found:
         raise UserError("the fio job: a shell reads calls of fio out of a text: give its commands")
