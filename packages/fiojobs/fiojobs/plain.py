@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import html
+import itertools
 import quopri
 import re
 from collections.abc import Sequence
 from typing import Final
 
+from fiojobs.grammar import SUBSHELL
 from fiojobs.starters import CONTAINERS, ELSEWHERE, HARMLESS, SHELLS, STARTERS
+from fiojobs.variables import with_whole_words
+from iolab_base.errors import UserError
 
 # What editors and pages make of characters, and what stands between them unseen.
 _CHARACTERS: Final = {
@@ -126,6 +130,28 @@ _RUN: Final = re.compile(
 _HERE: Final = re.compile(r"(?<!<)<<-?[ \t]*(['\"\\]?)(\w+)['\"]?([^\n]*)\n")
 # Ends the name of a here-document whose variables a shell leaves alone.
 AS_IT_IS: Final = "/quoted"
+# Of an argument of a Linux program.
+_LONGEST_LINE: Final = 1 << 17
+# The end of a line that goes on: with a backslash, or before an option; either may have a comment.
+_CONTINUED: Final = re.compile(
+    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t]|[^\n]*[ \t/]fio[ \t]+-)[^\n]*+){0,64}+"
+    r"[ \t]*+\n\s*+(?=-)"
+    r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n[ \t]*+|\Z)"
+)
+# What a page says before a command, "Random reads:", and a line between two.
+_BETWEEN: Final = re.compile(
+    r"^(?:[^\n\"'`$|&;<>=\\#]*[^\s\"'`$|&;<>=\\#][:\uff1a]|[ \t]*---)[ \t]*$", re.MULTILINE
+)
+# A command whose lines are all comments, or stand behind a prompt that looks like one.
+_COMMENTED: Final = re.compile(r"^[ \t]*#(?:[^\n]*\\[ \t]*\n[ \t]*#)+", re.MULTILINE)
+# In a line for Windows a backslash is no more than that.
+_WINDOWS: Final = re.compile(r"\\\\[.?]\\|\bfio\.exe\b|\b[A-Z]\\:[/\\]")
+_BACKSLASH: Final = re.compile(r"\\(?!\n)")
+# Commands in a shell of their own, also as a function's body.
+_SUBSHELL: Final = re.compile(
+    r"(?:^|(?<=[;&|\n])|(?<=\w\(\)))([ \t]*)\(((?:[^()]|\$\([^()]*\))*)\)"
+    r"(?=[ \t]*(?:[0-9]?[;&|\n>]|\Z))"
+)
 
 
 def plain_text(text: str) -> str:
@@ -250,3 +276,44 @@ def here_documents(text: str) -> tuple[str, dict[str, str]]:
         found[name] = text[begin.end() : end.start()]
         text = f"{text[: begin.start()]}< {name} {begin[3]}{text[end.end() :]}"
     return text, found
+
+
+def as_script(text: str) -> tuple[str, dict[str, str], str | None]:
+    """Return a text as a shell would read it, its here-documents, and the job shown before it."""
+    if len(text) > _LONGEST_LINE:
+        raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
+    text, documents = here_documents(text)
+    here = next(iter(documents.values())) if len(documents) == 1 else None
+    if not documents:
+        text, here = run_of(text)
+    # Lines that a page has joined, and as shells of Windows have it.
+    text = re.sub(r"\\[ \t]+(?=-)", " ", text)
+    text = re.sub(r"[ \t][`^][ \t]*\n[ \t]*(?=-)", " ", text)
+    if _WINDOWS.search(text):
+        text = _BACKSLASH.sub(r"\\\\", text)
+    # A mail or a page may have lost the backslashes of continued lines, or explain each line.
+    text = _BETWEEN.sub("", text)
+    text = _CONTINUED.sub(" ", _without_comments(text))
+    code = COMMENT.sub("", text)
+    text = without_prompts(code if calls_fio(code) else text)
+    return _SUBSHELL.sub(rf"\1{SUBSHELL} \2\n}}", with_whole_words(text)), documents, here
+
+
+def _without_comments(text: str) -> str:
+    """Return a text whose comments hold calls on one line, and others end with their lines.
+
+    An option in a comment stays one, and a command behind a comment is none of it.
+    """
+
+    def call(comment: re.Match[str]) -> str:
+        lines = re.sub(r"^[ \t]*#", "", comment[0], flags=re.MULTILINE)
+        return re.sub(r"\n[ \t]*#", "\n", comment[0]) if FIO.search(lines) else comment[0]
+
+    lines = _COMMENTED.sub(call, text).split("\n")
+    for number, (line, after) in enumerate(itertools.pairwise(lines)):
+        # The root's prompt looks like a comment.
+        if re.match(r"[ \t]*#.*\\\s*\Z", line) and (
+            not FIO.search(line.lstrip(" \t#")) or re.search(rf"{FIO.pattern}[ \t]", after)
+        ):
+            lines[number] = line.rstrip("\\ \t")
+    return "\n".join(lines)

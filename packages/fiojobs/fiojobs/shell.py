@@ -12,15 +12,12 @@ from typing import Final, NamedTuple
 
 from fiojobs.carriers import ASKS, carried, commands_of, opens_shell
 from fiojobs.flow import Script
-from fiojobs.grammar import SUBSHELL, tree_of
+from fiojobs.grammar import tree_of
 from fiojobs.plain import (
     AS_IT_IS,
-    COMMENT,
     FIO,
+    as_script,
     calls_fio,
-    here_documents,
-    run_of,
-    without_prompts,
 )
 from fiojobs.starters import (
     DROPS,
@@ -39,15 +36,12 @@ from fiojobs.variables import (
     assigned,
     filled,
     parts_of,
-    prepared,
     with_defaults,
     with_variables,
 )
 from fiojobs.words import APPENDED, shown, simple_commands
 from iolab_base.errors import UserError
 
-# Of an argument of a Linux program.
-_LONGEST_LINE: Final = 1 << 17
 # Calls that a pasted text may make: each is a phase.
 _MOST_CALLS: Final = 64
 _KEYWORDS: Final = frozenset(("for", "while", "until", "do", "case", "select", "function", "("))
@@ -62,29 +56,9 @@ _TAKES_OVER: Final = frozenset(
 )
 # What ends the calls in the background.
 _WAITS: Final = (["wait"], ["kill"], ["pkill"], ["killall"])
-# The end of a line that goes on: with a backslash, or before an option; either may have a comment.
-_CONTINUED: Final = re.compile(
-    r"(?<!\s)(?:[ \t]*+\\)?(?:\s++#(?![ \t]*\S*fio[ \t]|[^\n]*[ \t/]fio[ \t]+-)[^\n]*+){0,64}+"
-    r"[ \t]*+\n\s*+(?=-)"
-    r"|\\(?:[ \t]++#[^\n]*+|[ \t]*+)(?:\n[ \t]*+|\Z)"
-)
-# What a page says before a command, "Random reads:", and a line between two.
-_TITLE: Final = re.compile(
-    r"^(?:[^\n\"'`$|&;<>=\\#]*[^\s\"'`$|&;<>=\\#][:\uff1a]|[ \t]*---)[ \t]*$", re.MULTILINE
-)
-# A command whose lines are all comments, or stand behind a prompt that looks like one.
-_COMMENTED: Final = re.compile(r"^[ \t]*#(?:[^\n]*\\[ \t]*\n[ \t]*#)+", re.MULTILINE)
 # Options that only fio has.
 _OF_FIO: Final = re.compile(
     "--?(?:rw|readwrite|bs|blocksize|ioengine|iodepth|numjobs|direct|group_reporting)(?:=|$)"
-)
-# In a line for Windows a backslash is no more than that.
-_WINDOWS: Final = re.compile(r"\\\\[.?]\\|\bfio\.exe\b|\b[A-Z]\\:[/\\]")
-_BACKSLASH: Final = re.compile(r"\\(?!\n)")
-# Commands in a shell of their own, also as a function's body.
-_SUBSHELL: Final = re.compile(
-    r"(?:^|(?<=[;&|\n])|(?<=\w\(\)))([ \t]*)\(((?:[^()]|\$\([^()]*\))*)\)"
-    r"(?=[ \t]*(?:[0-9]?[;&|\n>]|\Z))"
 )
 
 
@@ -142,7 +116,7 @@ def fio_commands(
 
     Raises UserError for what only a shell could know or do.
     """
-    text, documents, here = _prepared(text)
+    text, documents, here = as_script(text)
     texts: dict[str, str | None] = {} if here is None else {"": here}
     piped = None
     found: list[FioCommand] = []
@@ -296,47 +270,6 @@ def _calls(found: list[FioCommand]) -> list[FioCommand]:
     if len(found) > _MOST_CALLS:
         raise UserError(f"the fio job makes more than {_MOST_CALLS} calls of fio: give fewer")
     return found
-
-
-def _prepared(text: str) -> tuple[str, dict[str, str], str | None]:
-    """Return a text as a shell would read it, its here-documents, and the job shown before it."""
-    if len(text) > _LONGEST_LINE:
-        raise UserError(f"the fio job: the command line is too long: {text[:60]!r}")
-    text, documents = here_documents(text)
-    here = next(iter(documents.values())) if len(documents) == 1 else None
-    if not documents:
-        text, here = run_of(text)
-    # Lines that a page has joined, and as shells of Windows have it.
-    text = re.sub(r"\\[ \t]+(?=-)", " ", text)
-    text = re.sub(r"[ \t][`^][ \t]*\n[ \t]*(?=-)", " ", text)
-    if _WINDOWS.search(text):
-        text = _BACKSLASH.sub(r"\\\\", text)
-    # A mail or a page may have lost the backslashes of continued lines, or explain each line.
-    text = _TITLE.sub("", text)
-    text = _CONTINUED.sub(" ", _without_comments(text))
-    code = COMMENT.sub("", text)
-    text = without_prompts(code if calls_fio(code) else text)
-    return _SUBSHELL.sub(rf"\1{SUBSHELL} \2\n}}", prepared(text)), documents, here
-
-
-def _without_comments(text: str) -> str:
-    """Return a text whose comments hold calls on one line, and others end with their lines.
-
-    An option in a comment stays one, and a command behind a comment is none of it.
-    """
-
-    def call(comment: re.Match[str]) -> str:
-        lines = re.sub(r"^[ \t]*#", "", comment[0], flags=re.MULTILINE)
-        return re.sub(r"\n[ \t]*#", "\n", comment[0]) if FIO.search(lines) else comment[0]
-
-    lines = _COMMENTED.sub(call, text).split("\n")
-    for number, (line, after) in enumerate(itertools.pairwise(lines)):
-        # The root's prompt looks like a comment.
-        if re.match(r"[ \t]*#.*\\\s*\Z", line) and (
-            not FIO.search(line.lstrip(" \t#")) or re.search(rf"{FIO.pattern}[ \t]", after)
-        ):
-            lines[number] = line.rstrip("\\ \t")
-    return "\n".join(lines)
 
 
 def _check_harmless(commands: Sequence[_Other]) -> None:

@@ -168,7 +168,7 @@ def argument_variables(arguments: Sequence[str]) -> dict[str, str]:
     return {**numbered, "@": every, "*": every, "#": str(len(arguments))}
 
 
-def prepared(text: str) -> str:
+def with_whole_words(text: str) -> str:
     """Return a text with each array and each ``((...))`` as one word."""
 
     def array(match: re.Match[str]) -> str:
