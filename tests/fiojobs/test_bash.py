@@ -91,6 +91,8 @@ _SCRIPTS = [
     "fio --name=a\nif [ $? -ne 0 ]; then fio --name=b; fi\nfio --name=c\n"
     "[ $? -ne 0 ] && fio --name=d\n",
     "if false; then fio --name=a; fi; fio --name=b\n",
+    "if ! x=$(fio --name=a); then fio --name=b; fi\n",
+    'for a in "$@"; do case $a in -b) B=8k;; esac; done\nfio --name=a --bs=${B:-4k}\n',
 ]
 
 

@@ -105,7 +105,7 @@ def is_set(condition: str, name: str) -> bool:
 
 
 def _use_of(name: str) -> str:
-    return rf"\$(?:{name}|\{{{name}(?:[:+-][^}}]*)?\}})"
+    return rf"\$(?:{re.escape(name)}|\{{{re.escape(name)}(?:[:+-][^}}]*)?\}})"
 
 
 def _matches(condition: str, test: str) -> bool:

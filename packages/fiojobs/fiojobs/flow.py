@@ -14,18 +14,10 @@ from fiojobs.carriers import carried, commands_of, is_call, opens_shell, starts_
 from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
 from fiojobs.grammar import SUBSHELL, Group, Node, Simple, mentions, shown_test, tree_of
 from fiojobs.plain import FIO
-from fiojobs.starters import HARMLESS, STARTERS, program_of
+from fiojobs.starters import STARTERS, program_of
 from fiojobs.state import State, Test
-from fiojobs.steps import LeaveError, Step, in_background
-from fiojobs.variables import (
-    DECLARES,
-    VARIABLE,
-    filled,
-    is_set_by,
-    parts_of,
-    values_of,
-    words_of,
-)
+from fiojobs.steps import LeaveError, Step, check_named, in_background, too_long
+from fiojobs.variables import VARIABLE, filled, is_set_by, parts_of, values_of, words_of
 from fiojobs.words import shown, substituted
 from iolab_base.errors import UserError
 
@@ -52,6 +44,8 @@ class Script:
         # What the last test found, and its words.
         self._result: bool | None = None
         self._last: list[str] = []
+        # What eval and shells run.
+        self._scripts: list[str] = []
         # The test that decides about the commands joined by "&&".
         self._test: Test | None = None
         # Shells that a person has opened, which `exit` closes.
@@ -97,7 +91,8 @@ class Script:
         test = None
         if self._result is None and (before == "||" or behind_test):
             test = (before == "&&" and self._test) or Test(" ".join(self._last), before == "||")
-            if before == "||" and is_call(self._last) and self._has_call([node]):
+            last = Simple(self._last, [], "")
+            if before == "||" and self._last and self._has_call([last]) and self._has_call([node]):
                 raise UserError("the fio job has a condition (||): give the call that runs")
         if isinstance(node, Simple):
             yield from self._simple(node, before, test)
@@ -110,28 +105,34 @@ class Script:
             "while": self._while,
             "until": self._while,
         }
-        steps = kinds.get(node.kind, self._braces)(node)
+        run = kinds.get(node.kind)
+        steps = run(node) if run else self._nodes(node.parts[0].body)
         apart = node.kind == SUBSHELL or not _SHARES.isdisjoint((before, node.end))
         yield from self._in_place(self._own_shell(steps) if apart else steps, node.end, test)
         self._result = self._result if node.kind == "{" and test is None else None
         self._test = test if before == "&&" else None
 
+    def _script(self, script: str) -> _Steps:
+        """Yield the steps of a text."""
+        if len(self._scripts) > _DEEPEST:
+            raise UserError(f"the fio job: {shown(script)} runs itself without an end")
+        self._scripts.append(script)
+        try:
+            yield from self._nodes(tree_of(commands_of(script)))
+        finally:
+            self._scripts.pop()
+
     def _define(self, name: str, body: Sequence[Node]) -> None:
         """Keep a function."""
-        before = self._functions.get(name)
-        calls = self._has_call(body) or (before is not None and self._has_call(before))
-        if self._conditions and before not in (None, body) and calls:
+        before = self._functions.get(name, body)
+        if self._conditions and before != body and self._has_call([*before, *body]):
             raise UserError(f"the fio job has a condition for {name}(): give the call that runs")
         self._functions[name] = body
 
     def _own_shell(self, steps: _Steps) -> _Steps:
         """Yield the steps of a shell within the shell, which changes nothing of the outer one."""
-        with self._state.kept():
-            try:
-                yield from steps
-            except LeaveError as leave:
-                if leave.kind != "exit":
-                    raise
+        with suppress(LeaveError), self._state.kept():
+            yield from steps
 
     def _in_place(self, steps: _Steps, end: str, test: Test | None) -> _Steps:
         """Yield the steps of one command: maybe under a test, maybe in the background."""
@@ -149,8 +150,9 @@ class Script:
         split = words[0] != "[[" and not words[0].startswith("((")
         values = [v for w in words for v in (parts_of(w, known) if split else [filled(w, known)])]
         values, result = values or [""], self._result
-        ours = next((n for n, w in enumerate(words) if w != "time" and not is_set_by(w)), 0)
-        name = words[ours] if words[ours] in self._functions else words[0]
+        # Where a function's name would stand.
+        place = next((n for n, w in enumerate(words) if w != "time" and not is_set_by(w)), 0)
+        name = words[place if words[place] in self._functions else 0]
         if name in _LEAVES and not FIO.search(" ".join(words)):
             if test is None:
                 self._leave(name, values[1:])
@@ -158,25 +160,25 @@ class Script:
         yield from self._substituted(words)
         script = carried(values)
         if name in self._functions:
-            places = [v for w in words[ours + 1 :] for v in parts_of(w, known)]
-            steps = self._call(name, words[ours + 1 :], places, words[:ours])
+            steps = self._call(name, words[place + 1 :], values[place + 1 :], words[:place])
         elif script is not None and (FIO.search(script) or name == "eval"):
-            steps = self._nodes(tree_of(commands_of(script)))
+            steps = self._script(script)
         else:
             steps = self._command(Simple(words, node.files, node.end), before, values)
         simple = name not in self._functions and script is None
         if not simple and not _SHARES.isdisjoint((before, node.end)):
             steps = self._own_shell(steps)
-        if values[:2] == ["[", "$?"] and self._last and self._last[0] not in self._functions:
-            # What is done before goes well.
-            values[1] = "$?" if is_test(self._last) else "0"
+        if values[1:2] == ["$?"] and not is_test(self._last):
+            # What is done before goes well, unless the script says what that is.
+            values[1] = "0" if {*self._last[:1]}.isdisjoint(self._functions) else "$?"
         self._result = None
         yield from self._in_place(steps, "" if simple else node.end, test)
         option = self._state.next_option(values)
         found = outcome(values, self._state.known) if option is None else option
         found = self._result if name in self._functions else found
         if negated:
-            found = (False if is_call(words) else None) if found is None else not found
+            calls = name not in self._functions and self._has_call([node])
+            found = (False if calls else None) if found is None else not found
         if words[0] == "exec" and is_call(words) and test is None:
             raise LeaveError("exit")
         if result is None and before in ("&&", "||") and found is not (before == "||"):
@@ -195,17 +197,9 @@ class Script:
         yield Step(
             node.words, node.files, before, node.end, conditions, environment, frozenset(unsure)
         )
-        self._check_named(node.words)
+        check_named(node.words, self._functions, self._has_call)
         self._state.sets(node.words)
         self._shells += opens_shell(values)
-
-    def _check_named(self, words: Sequence[str]) -> None:
-        """Raise UserError for a command that may call a function that calls fio."""
-        if words[0] in HARMLESS.difference(("trap", "command")) or words[0] in DECLARES:
-            return
-        for name in {part for word in words for part in word.split()} & self._functions.keys():
-            if self._has_call(self._functions[name]):
-                raise UserError(f"the fio job: {shown(words[0])} calls {name}(): call it by itself")
 
     def _with_program(self, words: list[str]) -> list[str]:
         """Return a command with the program, or the call of fio, that a variable holds."""
@@ -260,9 +254,6 @@ class Script:
                 if leave.kind != "return":
                     raise
                 self._result = leave.result
-
-    def _braces(self, group: Group) -> _Steps:
-        yield from self._nodes(group.parts[0].body)
 
     def _decide(self, test: Sequence[Node]) -> Generator[Step, None, bool | None]:
         """Yield the commands of a test; return what it finds, None if the text does not tell."""
@@ -346,7 +337,9 @@ class Script:
         listed = listed or ["in", "$@"]
         values = values_of(listed[1:], self._state.known) if listed[:1] == ["in"] else None
         if values is None:
-            yield from self._unknown(group, listed, name)
+            none = "@" not in self._state.environment and listed in (["in", "$@"], ["in", "$*"])
+            if not none or self._has_call(group.parts[0].body):
+                yield from self._unknown(group, listed, name)
             return
         for value in values:
             self._state.give(name, value)
@@ -365,7 +358,7 @@ class Script:
             if not value or not (yield from self._round(group)):
                 return
             self._state.calculate(after)
-        raise _too_long(group)
+        raise too_long(group, _MOST_ROUNDS)
 
     def _while(self, group: Group) -> _Steps:
         part = group.parts[0]
@@ -384,7 +377,7 @@ class Script:
                 return
             if holds is (group.kind == "until") or not (yield from self._round(group)):
                 return
-        raise _too_long(group)
+        raise too_long(group, _MOST_ROUNDS)
 
     def _round(self, group: Group) -> Generator[Step, None, bool]:
         """Yield the steps of one round of a loop; return whether another one may follow."""

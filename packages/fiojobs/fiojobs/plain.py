@@ -96,6 +96,7 @@ _PROMPT: Final = re.compile(
 )
 # What stands before a comment, and before no prompt.
 _NO_PROMPT: Final = re.compile(rf"{_START}|[^@:~/\]]+$")
+_WORD: Final = re.compile(r"\w+")
 _HEADER: Final = re.compile(
     r"^[ \t]*\[(?![^\]\s]+@[^\]]*\]#|[.\u2026 ]+\])[^\]\n]+\][ \t]*([;#].*)?$", re.M
 )
@@ -233,15 +234,16 @@ def calls_fio(text: str) -> bool:
 
 def without_prompts(text: str) -> str:
     """Return a plain text without the prompts of a shell."""
+    cases = re.search(r"\besac\b", text)
 
     def kept(match: re.Match[str]) -> str:
         shown = match[0].strip()
         # "run $test", "$fio" of a script that sets it, "done # for all", and a branch of a case.
-        named = re.match(r"\w+", text[match.end() :])
+        named = _WORD.match(text, match.end())
         used = match[0].endswith("$") and named is not None and f"{named[0]}=" in text
         variable = used or re.search(r"\S[ \t]+\$$", match[0])
         comment = re.search(r"[ \t]#$", shown) and _NO_PROMPT.match(shown)
-        branch = re.match(r"\d+\)", shown) and re.search(r"\besac\b", text)
+        branch = cases and re.match(r"\d+\)", shown)
         return match[0] if variable or comment or branch else ""
 
     return _PROMPT.sub(kept, text)

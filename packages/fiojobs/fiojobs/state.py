@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 from fiojobs.arithmetic import number
 from fiojobs.conditions import is_empty, is_set
 from fiojobs.variables import argument_variables, assigned
+from fiojobs.words import shown
+from iolab_base.errors import UserError
 
 # NAME++, NAME+=4 and NAME=NAME*2 of ((...)) and let.
 _CHANGE: Final = re.compile(r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]?)=(?!=)(.*))", re.DOTALL)
@@ -25,6 +27,9 @@ _CHANGES: Final = re.compile(
 _CALCULATED: Final = re.compile(r"\$\(\((.*?)\)\)")
 _DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?=([^{}]*)\}", re.ASCII)
 _NAME: Final = re.compile(r"([A-Za-z_]\w*)(?:\[.*\])?")
+# What a script may keep in variables, and in elements of arrays.
+_MOST_VARIABLES: Final = 1000
+_LONGEST: Final = 1 << 17
 _OWN: Final = ("local", "declare", "typeset")
 _OF_ARGUMENTS: Final = re.compile("[@*#]|[0-9]+")
 
@@ -71,6 +76,8 @@ class State:
                 self.environment.pop(key, None)
         self.unsure.discard(name)
         if value is not None:
+            if len(value) > _LONGEST or len(self.environment) > _MOST_VARIABLES:
+                raise UserError(f"the fio job keeps too much in variables: {shown(name)}")
             self.environment[name] = value
 
     def forget(self, name: str) -> None:

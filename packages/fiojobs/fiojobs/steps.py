@@ -3,10 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fiojobs.carriers import is_call
+from fiojobs.grammar import Group, Node
+from fiojobs.starters import HARMLESS
+from fiojobs.variables import DECLARES
+from fiojobs.words import shown
+from iolab_base.errors import UserError
+
+# Commands that call no function.
+_OWN: Final = HARMLESS.union(DECLARES).difference(("trap", "command"))
 
 
 @dataclass(frozen=True)
@@ -56,3 +65,23 @@ def in_background(steps: Iterable[Step]) -> Iterator[Step]:
         several = len(places) > 1
         found[last] = replace(found[last], end=found[last].end if several else "&", apart=several)
     yield from found
+
+
+def check_named(
+    words: Sequence[str],
+    functions: Mapping[str, Sequence[Node]],
+    has_call: Callable[[Sequence[Node]], bool],
+) -> None:
+    """Raise UserError for a command that may call a function that calls fio."""
+    if words[0] in _OWN:
+        return
+    for name in {part for word in words for part in word.split()} & functions.keys():
+        if has_call(functions[name]):
+            raise UserError(f"the fio job: {shown(words[0])} calls {name}(): call it by itself")
+
+
+def too_long(group: Group, rounds: int) -> UserError:
+    """Return the error for a loop that has more rounds than some."""
+    return UserError(
+        f"the fio job: the loop {shown(' '.join(group.head))} has more than {rounds} rounds"
+    )

@@ -13,11 +13,12 @@ from typing import Final
 
 from fiojobs.arithmetic import with_calculations
 from fiojobs.conditions import matches
-from fiojobs.words import Bare, simple_commands
+from fiojobs.words import Bare, shown, simple_commands
+from iolab_base.errors import UserError
 
 DECLARES: Final = ("export", "local", "readonly", "declare", "typeset")
 # ${NAME} of fio and of a shell, $NAME of a shell, and an argument of a script.
-VARIABLE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*|[0-9@*#]))", re.ASCII)
+VARIABLE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_]\w*|[0-9@*#]))", re.ASCII)
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(?:\[([^\[\]]*)\])?(\+?)=(.*)", re.DOTALL | re.ASCII)
 # ${NAME:-VALUE}
 _DEFAULT: Final = re.compile(
@@ -51,6 +52,7 @@ _SUM: Final = re.compile(r"\$\([ \t]*expr((?:[ \t]+(?:\$?\w+|\$\{\w+\}|[-+/%]|\\
 _NAMED: Final = re.compile(r"\[([^\[\]]+)\]=(.*)", re.DOTALL)
 _COUNTED: Final = re.compile(r"\$\([ \t]*seq[^()]*\)")
 _MOST_VALUES: Final = 64
+_LONGEST_CUT: Final = 4096
 # Defaults within defaults.
 _MOST_DEFAULTS: Final = 4
 
@@ -209,16 +211,19 @@ def _array(name: str, inside: str, known: Mapping[str, str], *, more: bool) -> d
     """Return the variables of an array."""
     items = _items(name, known) if more else {}
     inside = _COUNTED.sub(lambda match: " ".join(_expanded(filled(match[0], known))), inside)
+    first = max([int(place) + 1 for place in items if place.isdigit()], default=0)
     for word in (word for words, _, _ in simple_commands(inside) for word in words):
         if named := _NAMED.fullmatch(word):
-            items[filled(named[1], known)] = filled(named[2], known)
+            place = filled(named[1], known)
+            items[place] = filled(named[2], known)
+            first = int(place) + 1 if place.isdigit() else first
             continue
         several = words_of(word, known)
         values = None if several != [word] else values_of([word], known)
         if values is None:
             values = [part for one in several for part in parts_of(one, known)]
-        first = max([int(place) + 1 for place in items if place.isdigit()], default=0)
         items |= {str(place): value for place, value in enumerate(values, first)}
+        first += len(values)
     return _elements(name, items)
 
 
@@ -227,7 +232,9 @@ def _items(name: str, known: Mapping[str, str]) -> dict[str, str]:
     if known.get(name) == f"${{{name}}}":
         # It is unsure.
         return {"0": f"${{{name}[@]}}"}
-    return {n: known[f"{name}[{n}]"] for n in shlex.split(known.get(f"!{name}[@]", ""))}
+    places = known.get(f"!{name}[@]", "")
+    names = shlex.split(places) if "'" in places else places.split()
+    return {n: known[f"{name}[{n}]"] for n in names}
 
 
 def _elements(name: str, items: Mapping[str, str]) -> dict[str, str]:
@@ -244,6 +251,8 @@ def _elements(name: str, items: Mapping[str, str]) -> dict[str, str]:
 
 def _without(value: str, sign: str, pattern: str) -> str:
     """Return a value without what a pattern matches at its beginning or its end."""
+    if len(value) > _LONGEST_CUT:
+        raise UserError(f"the fio job: {shown(value)} is too long to cut: give what remains")
     for length in range(len(value) + 1)[:: -1 if len(sign) > 1 else 1]:
         end = len(value) - length
         part = value[:length] if sign[0] == "#" else value[end:]
