@@ -102,6 +102,8 @@ def test_a_series_that_is_none_here_is_refused(values: str) -> None:
         'W=(randrw)\nfor i in "${!W[@]}"; do fio --name=a --rw=${W[$i]} --bs=8k; done',
         "F=/x/a.8k.fio\nF=${F##*/}\nB=${F#*.}\nfio --name=${F%%.*} --rw=randrw --bs=${B%.fio}",
         "SUDO=\nTIME='time -p'\nD=fio-3\nF=fio\n$SUDO $TIME $D/$F --name=a --rw=randrw --bs=8k",
+        "F=$(which fio)\npushd /mnt\n$F --name=a --rw=randrw --bs=8k",
+        "fio=`command -v fio 2>/dev/null`\n${fio} --name=a --rw=randrw --bs=8k",
         "S=sudo\n$S -E fio --name=a --rw=randrw --bs=8k",
         "O[3]=--name=a\nO[7]='--rw=randrw'\nO+=(--bs=8k)\nfio ${O[@]}",
         "declare -A B=([x]=4k [a]=8k)\nB[x]=a\nfio --name=${B[x]} --rw=randrw --bs=${B[a]}",

@@ -73,6 +73,10 @@ FIO: Final = re.compile(
     r"(?:^|[\s;&|(`])[\"']?(?:[^\s=\"'-][^\s\"']{0,200}[/\\])?fio(?:\.exe)?[\"']?(?=\s|$)(?!\s*=)",
     re.MULTILINE,
 )
+# Where fio is: `which fio`.
+_WHICH: Final = re.compile(
+    r"(?:\$\(|`)[ \t]*(?:which|command[ \t]+-v|type[ \t]+-[pP])[ \t]+fio[ \t]*(?:2?>[^)`\n]*)?[)`]"
+)
 # A variable that holds fio or a call of it, and is used.
 _HELD: Final = re.compile(
     r"^[ \t]*(?:(?:export|local|readonly)[ \t]+)?([A-Za-z_]\w*)=[(\"']*(?:sudo[ \t]+)?"
@@ -160,7 +164,7 @@ def plain_text(text: str) -> str:
     text = text.replace("\r\n", "\n")
     # The source of a page.
     text = html.unescape(text) if re.search("&(?:amp|quot|[lg]t|nbsp);", text) else text
-    text = text.translate(_CHARACTERS)
+    text = _WHICH.sub("fio", text.translate(_CHARACTERS))
     # Two dashes at the start of a word; one within it, as in 4k-64k.
     text = _LONG_DASH.sub("-", re.sub(r"(^|\s)[\u2013\u2014]-?(?=\w)", r"\1--", text))
     text = _FENCE.sub("", _TAG.sub("", _of_blocks(text))).strip()

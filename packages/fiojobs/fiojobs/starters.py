@@ -38,7 +38,8 @@ _IO_CLASSES: Final = {"none": "0", "realtime": "1", "best-effort": "2", "idle": 
 # Commands that may stand before fio and change nothing of what it measures on a fresh machine.
 HARMLESS: Final = frozenset(
     (
-        *("cd", "mkdir", "rm", "touch", "ls", "cat", "lsblk", "uname", "date", "echo", "printf"),
+        *("cd", "pushd", "popd"),
+        *("mkdir", "rm", "touch", "ls", "cat", "lsblk", "uname", "date", "echo", "printf"),
         *("sync", "sleep", "wait", "true", "false", ":", "set", "clear", "exit", "trap", "shopt"),
         *("hostname", "ulimit", "whoami", "id", "pwd", "uptime", "nproc", "lspci", "lsscsi"),
         *("iostat", "vmstat", "mpstat", "pidstat", "sar", "dstat", "iotop", "top", "free"),
