@@ -435,9 +435,3 @@ class Script:
         inner = [tree_of(commands_of(text)) for word in node.words for text in substituted(word)]
         others = [*(self._functions[name] for name in names), *inner]
         return any(self._has_call(nodes, depth) for nodes in others)
-
-
-def _too_long(group: Group) -> UserError:
-    return UserError(
-        f"the fio job: the loop {shown(' '.join(group.head))} has more than {_MOST_ROUNDS} rounds"
-    )

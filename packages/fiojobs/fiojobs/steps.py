@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fiojobs.carriers import is_call
-from fiojobs.grammar import Group, Node
+from fiojobs.carriers import commands_of, is_call
+from fiojobs.grammar import Group, Node, tree_of
 from fiojobs.starters import HARMLESS
 from fiojobs.variables import DECLARES
 from fiojobs.words import shown
@@ -72,7 +72,9 @@ def check_named(
     functions: Mapping[str, Sequence[Node]],
     has_call: Callable[[Sequence[Node]], bool],
 ) -> None:
-    """Raise UserError for a command that may call a function that calls fio."""
+    """Raise UserError for a command that may call fio later, or a function that does."""
+    if words[0] == "trap" and has_call(tree_of(commands_of(" ".join(words[1:2])))):
+        raise UserError("the fio job: trap calls fio: leave it out, or call fio by itself")
     if words[0] in _OWN:
         return
     for name in {part for word in words for part in word.split()} & functions.keys():
