@@ -157,11 +157,6 @@ def is_set_by(word: str) -> bool:
     return _ASSIGNED.fullmatch(word) is not None
 
 
-def sets_array(word: str) -> bool:
-    """Return whether a word sets an array."""
-    return re.match(r"[A-Za-z_]\w*\+?=\(", word) is not None
-
-
 def argument_variables(arguments: Sequence[str]) -> dict[str, str]:
     """Return the variables of a function's arguments: ``1``, ``@``, ``#``."""
     numbered = {str(place): "" for place in range(1, 10)}
