@@ -253,11 +253,6 @@ def without_prompts(text: str) -> str:
     return _PROMPT.sub(kept, text)
 
 
-def has_section(text: str) -> bool:
-    """Return whether a text has a line that begins a section."""
-    return _HEADER.search(text) is not None
-
-
 def run_of(text: str) -> tuple[str, str | None]:
     """Return the call that runs a job shown before it, and that job; None without both."""
     text = _TITLE.sub("", text)
