@@ -114,6 +114,29 @@ def test_what_runs_beside_each_other() -> None:
     assert ["stonewall" in section.options for section in read_job(text)] == [False, False, True]
 
 
+@pytest.mark.parametrize("number", ["\u00b2", "9" * 5000, "-1", "x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() {{ shift {0}; fio --name=a; }}\nf x",
+        "for i in 1; do fio --name=a; break {0}; done",
+        "[ {0} -lt 3 ]\nfio --name=a",
+        "i=$(({0}))\nfio --name=a",
+        "f() {{ OPTIND={0}; getopts a: o; fio --name=a; }}\nf -a x",
+        "A[{0}]=3\nA+=([{0}]=4 5)\nfio --name=a",
+        "set -- a b\nx=${{@:{0}}}\nfio --name=a",
+    ],
+)
+def test_what_is_no_number_of_a_shell_is_no_traceback(text: str, number: str) -> None:
+    assert read_job(text.format(number)) == [Section("a", {})]
+
+
+@pytest.mark.parametrize("text", ["for && fio --name=a", "{ function done\n}\nfio --name=a"])
+def test_a_torn_construct_is_no_traceback(text: str) -> None:
+    with suppress(UserError):
+        assert read_job(text) == [Section("a", {})]
+
+
 @pytest.mark.parametrize(
     "text",
     [

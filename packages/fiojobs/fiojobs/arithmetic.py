@@ -35,6 +35,7 @@ _OPERATORS: Final[Mapping[type[ast.operator | ast.cmpop], Callable[[int, int], i
 }
 _OF_SHELL: Final = re.compile(r"\$\(\(([^()$]*(?:\([^()$]*\)[^()$]*)*)\)\)")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_WHOLE: Final = re.compile("-?[0-9]{1,18}")
 _SECOND_US: Final = 10**6
 
 
@@ -64,7 +65,12 @@ def number(text: str, known: Mapping[str, str]) -> int | None:
         return found if found.isalnum() else f"({found})"
 
     found = calculated(_NAME.sub(value, text).strip())
-    return int(found) if found.lstrip("-").isdigit() else None
+    return whole(found)
+
+
+def whole(text: str) -> int | None:
+    """Return a whole number that a shell can hold; None for any other text."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def seconds_us(text: str) -> int | None:

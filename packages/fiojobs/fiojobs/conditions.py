@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from fiojobs.arithmetic import number
+from fiojobs.arithmetic import number, whole
 from iolab_base.errors import UserError
 
 # What a test begins with; another command before "&&" is one that is expected to succeed.
@@ -79,10 +79,11 @@ def _compared(tested: Sequence[str], *, patterns: bool) -> bool | None:
             return tested not in ([], [""])
         case ["-z" | "-n" as kind, value]:
             return (value == "") is (kind == "-z")
-        case [one, operator, other] if operator in _NUMBERS and one.isdigit() and other.isdigit():
-            return _NUMBERS[operator](int(one), int(other))
-        case [one, "=" | "==" | "!=" as operator, other]:
-            same = matches(one, other) if patterns else one == other
+        case [first, operator, second] if operator in _NUMBERS:
+            one, other = whole(first), whole(second)
+            return None if one is None or other is None else _NUMBERS[operator](one, other)
+        case [first, "=" | "==" | "!=" as operator, second]:
+            same = matches(first, second) if patterns else first == second
             return same is (operator != "!=")
     return None
 

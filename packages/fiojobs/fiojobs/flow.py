@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from typing import Final
 
-from fiojobs.arithmetic import number
+from fiojobs.arithmetic import number, whole
 from fiojobs.carriers import carried, commands_of, is_call, opens_shell, starts_fio
 from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
 from fiojobs.grammar import SUBSHELL, Group, Node, Simple, mentions, shown_test, tree_of
@@ -235,7 +235,7 @@ class Script:
         if kind == "exit" and self._shells:
             self._shells -= 1
             return
-        level = int(values[0]) if values and values[0].isdigit() else None
+        level = whole(values[0]) if values else None
         raise LeaveError(kind, level or 1, None if level is None else level == 0)
 
     def _call(
@@ -330,7 +330,7 @@ class Script:
         self._state.settle(endings, tests)
 
     def _for(self, group: Group) -> _Steps:
-        name, *listed = group.head[1:]
+        name, *listed = group.head[1:] or [""]
         if name.startswith("(("):
             yield from self._counts(group, " ".join([name, *listed]))
             return

@@ -166,7 +166,7 @@ class _Reader:
 
     def _function(self, token: _Token) -> Node:
         """Return a function, or the command that looks like one."""
-        if self.at < len(self.tokens) and self.at in self.paired:
+        if self.at in self.paired and self.tokens[self.at].kind in _CLOSES:
             self.at += 1
             body = self._group(self.tokens[self.at - 1])
             return Group("function", token.words, [Part([], [body])], "\n")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from fiojobs.arithmetic import number
+from fiojobs.arithmetic import number, whole
 from fiojobs.conditions import is_empty, is_set
 from fiojobs.variables import argument_variables, assigned
 from fiojobs.words import shown
@@ -102,7 +102,7 @@ class State:
                 self.forget(value)
         for name, value in {} if behind else found.items():
             self.give(name, value)
-            if name in self._declared and (not value.isdigit() or f"{name}+=" in " ".join(words)):
+            if name in self._declared and (whole(value) is None or f"{name}+=" in " ".join(words)):
                 self.forget(name)
         for expression in _CALCULATED.findall(" ".join(words)):
             self._forget_changed(expression)
@@ -117,8 +117,8 @@ class State:
         if name == "shift":
             every = self.environment.get("@")
             if every is not None:
-                first = int(rest[0]) if rest and rest[0].isdigit() else 1
-                self.environment |= argument_variables(shlex.split(every)[first:])
+                first = whole(rest[0]) if rest else 1
+                self.environment |= argument_variables(shlex.split(every)[max(first or 0, 0) :])
         elif name == "set" and rest and (rest[0] == "--" or rest[0][:1] not in ("-", "+", "")):
             self._set_arguments(rest[rest[0] == "--" :])
         elif name in ("read", "mapfile", "readarray", "unset") or values[:2] == ["printf", "-v"]:
@@ -148,7 +148,7 @@ class State:
         every = self.known.get("@")
         if values[0] != "getopts" or every is None or not values[2:]:
             return None
-        place = int(self.known.get("OPTIND", "1").strip("${}OPTIND") or 1)
+        place = max(whole(self.known.get("OPTIND", "1")) or 1, 1)
         word, after = [*shlex.split(every)[place - 1 :], "", ""][:2]
         if not re.match("-[^-]", word):
             return False

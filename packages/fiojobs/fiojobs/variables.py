@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from fiojobs.arithmetic import with_calculations
+from fiojobs.arithmetic import whole, with_calculations
 from fiojobs.conditions import matches
 from fiojobs.words import Bare, shown, simple_commands
 from iolab_base.errors import UserError
@@ -111,9 +111,10 @@ def words_of(word: str, known: Mapping[str, str]) -> list[str]:
     name, _, first = ((match[1] or match[2] or "") if match else "").partition(":")
     if name in ("*", "@") or name.endswith(("[@]", "[*]")):
         every = known.get(name.replace("*", "@"))
-        if every is not None and (not first or first.isdigit()):
+        start = whole(first or "0")
+        if every is not None and start is not None and start >= 0:
             # The first argument is $1.
-            return shlex.split(every)[max(int(first or 0) - (name in ("*", "@")), 0) :]
+            return shlex.split(every)[max(start - (name in ("*", "@")), 0) :]
     return [word]
 
 
@@ -206,12 +207,13 @@ def _array(name: str, inside: str, known: Mapping[str, str], *, more: bool) -> d
     """Return the variables of an array."""
     items = _items(name, known) if more else {}
     inside = _COUNTED.sub(lambda match: " ".join(_expanded(filled(match[0], known))), inside)
-    first = max([int(place) + 1 for place in items if place.isdigit()], default=0)
+    first = max([n + 1 for n in map(whole, items) if n is not None], default=0)
     for word in (word for words, _, _ in simple_commands(inside) for word in words):
         if named := _NAMED.fullmatch(word):
             place = filled(named[1], known)
             items[place] = filled(named[2], known)
-            first = int(place) + 1 if place.isdigit() else first
+            number = whole(place)
+            first = first if number is None else number + 1
             continue
         several = words_of(word, known)
         values = None if several != [word] else values_of([word], known)
