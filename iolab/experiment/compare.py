@@ -187,6 +187,6 @@ def _profile(
         boots=boots,
         recorded={pathology.treatment: grid[pathology.treatment]} if record else {},
         recorded_boots=1,
-        # One boot is a first look: no A/A pair could tell how boots differ.
+        # One boot is a first look, without an interval: an A/A pair would double its cells.
         repeats_control=boots > 1,
     )

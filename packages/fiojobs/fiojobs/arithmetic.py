@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from iolab_agent.fio_values import time_us
@@ -66,6 +66,11 @@ def number(text: str, known: Mapping[str, str]) -> int | None:
 
     found = calculated(_NAME.sub(value, text).strip())
     return whole(found)
+
+
+def expression_of(words: Iterable[str]) -> str:
+    """Return what stands within the brackets of ``((...))``."""
+    return " ".join(words).removeprefix("((").removesuffix("))")
 
 
 def whole(text: str) -> int | None:

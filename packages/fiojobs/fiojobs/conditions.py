@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from fiojobs.arithmetic import number, whole
+from fiojobs.arithmetic import expression_of, number, whole
 from iolab_base.errors import UserError
 
 # What a test begins with; another command before "&&" is one that is expected to succeed.
@@ -61,7 +61,7 @@ def outcome(words: Sequence[str], known: Mapping[str, str]) -> bool | None:
     if words in (["true"], [":"], ["false"]):
         return words != ["false"]
     if words and words[0].startswith("(("):
-        found = number(" ".join(words)[2:].removesuffix("))"), known)
+        found = number(expression_of(words), known)
         return None if found is None else found != 0
     if not words or words[0] not in ("[", "[[", "test"):
         return None

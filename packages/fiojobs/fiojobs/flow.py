@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from fiojobs.arithmetic import number, whole
+from fiojobs.arithmetic import expression_of, number, whole
 from fiojobs.carriers import carried, commands_of, is_call, opens_shell, starts_fio
 from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
 from fiojobs.grammar import SUBSHELL, Group, Node, Simple, mentions, shown_test, tree_of
@@ -17,7 +18,7 @@ from fiojobs.plain import FIO
 from fiojobs.starters import STARTERS, program_of
 from fiojobs.state import State, Test
 from fiojobs.steps import LeaveError, Step, check_named, in_background, too_long
-from fiojobs.variables import VARIABLE, filled, is_set_by, parts_of, values_of, words_of
+from fiojobs.variables import VARIABLE, filled, is_set_by, names_in, parts_of, values_of, words_of
 from fiojobs.words import shown, substituted
 from iolab_base.errors import UserError
 
@@ -44,8 +45,8 @@ class Script:
         # What the last test found, and its words.
         self._result: bool | None = None
         self._last: list[str] = []
-        # What eval and shells run.
-        self._scripts: list[str] = []
+        # Texts within texts that eval and shells run.
+        self._depth = 0
         # The test that decides about the commands joined by "&&".
         self._test: Test | None = None
         # Shells that a person has opened, which `exit` closes.
@@ -114,13 +115,13 @@ class Script:
 
     def _script(self, script: str) -> _Steps:
         """Yield the steps of a text."""
-        if len(self._scripts) > _DEEPEST:
+        if self._depth > _DEEPEST:
             raise UserError(f"the fio job: {shown(script)} runs itself without an end")
-        self._scripts.append(script)
+        self._depth += 1
         try:
             yield from self._nodes(tree_of(commands_of(script)))
         finally:
-            self._scripts.pop()
+            self._depth -= 1
 
     def _define(self, name: str, body: Sequence[Node]) -> None:
         """Keep a function."""
@@ -298,12 +299,13 @@ class Script:
             yield from self._nodes(bodies[0])
             return
         # A branch that ends the script measures nothing: it is not the one that the user means.
+        calls = [self._has_call(body) for body in bodies]
         kept = [
             (test, body)
-            for test, body in zip(tests, bodies, strict=True)
-            if self._has_call(body) or not self._leaves(body)
+            for test, body, calling in zip(tests, bodies, calls, strict=True)
+            if calling or not self._leaves(body)
         ]
-        calling = [test for test, body in kept if self._has_call(body)]
+        calling = list(itertools.compress(tests, calls))
         if len(calling) > 1:
             raise UserError(
                 f"the fio job has a condition ({calling[0].text}): give the call that runs"
@@ -332,7 +334,7 @@ class Script:
     def _for(self, group: Group) -> _Steps:
         name, *listed = group.head[1:] or [""]
         if name.startswith("(("):
-            yield from self._counts(group, " ".join([name, *listed]))
+            yield from self._counts(group, expression_of([name, *listed]))
             return
         listed = listed or ["in", "$@"]
         values = values_of(listed[1:], self._state.known) if listed[:1] == ["in"] else None
@@ -348,7 +350,7 @@ class Script:
 
     def _counts(self, group: Group, head: str) -> _Steps:
         """Yield the steps of ``for ((FIRST; TEST; NEXT))``."""
-        first, test, after = [*head.removeprefix("((").removesuffix("))").split(";"), "", ""][:3]
+        first, test, after = [*head.split(";"), "", ""][:3]
         self._state.calculate(first)
         for _ in range(_MOST_ROUNDS):
             value = number(filled(test, self._state.known), self._state.known)
@@ -362,11 +364,11 @@ class Script:
 
     def _while(self, group: Group) -> _Steps:
         part = group.parts[0]
-        unknown = "@" not in self._state.environment
-        if unknown and mentions(group, _OVER_ARGUMENTS) and not self._has_call(part.body):
+        unknown, calls = "@" not in self._state.environment, self._has_call(part.body)
+        if unknown and mentions(group, _OVER_ARGUMENTS) and not calls:
             return
         test = shown_test(part.test).split()
-        ends = self._has_call(part.body) and mentions(group, _ENDS)
+        ends = calls and mentions(group, _ENDS)
         if test in (["true"], [":"]) and not ends:
             yield from self._unknown(group, test)
             return
@@ -395,7 +397,7 @@ class Script:
         """Yield the steps of a loop whose rounds the text does not tell, if none is a call."""
         body = group.parts[0].body
         if self._has_call(body):
-            for variable in (match[1] or match[2] for match in VARIABLE.finditer(" ".join(listed))):
+            for variable in names_in(" ".join(listed)):
                 if variable in self._state.unsure:
                     raise condition_for(variable.split("[")[0])
             head = group.head if group.kind == "for" else [group.kind, *listed]

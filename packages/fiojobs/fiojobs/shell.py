@@ -35,6 +35,7 @@ from fiojobs.variables import (
     VARIABLE,
     assigned,
     filled,
+    names_in,
     parts_of,
     with_defaults,
     with_variables,
@@ -187,11 +188,15 @@ def _check_call(words: Sequence[str], *, running: bool) -> None:
         )
 
 
+def _settings(files: Sequence[str]) -> list[str]:
+    """Return which files are settings of the machine that matter."""
+    return [f for f in files if f.startswith(("/proc/", "/sys/")) and f != DROPS]
+
+
 def _check_beside(other: _Other) -> None:
     """Raise UserError for a command that changes how a call in the background goes on."""
     names = {program_of(word) for word in other.words[:2]}
-    settings = [f for f in other.written if f.startswith(("/proc/", "/sys/")) and f != DROPS]
-    if settings or not names.isdisjoint(_TAKES_OVER):
+    if _settings(other.written) or not names.isdisjoint(_TAKES_OVER):
         raise UserError(f"the fio job: {other} changes a call that runs: put it before fio")
 
 
@@ -278,7 +283,7 @@ def _check_harmless(commands: Sequence[_Other]) -> None:
         words, written = other
         name = program_of(words[0])
         files = [*written, *(words[1:] if name not in READS else ())]
-        changes = [f for f in files if f.startswith(("/proc/", "/sys/")) and f != DROPS]
+        changes = _settings(files)
         nothing = not assigned(words, {})[1] or (len(words) == 1 and name in STARTERS)
         # "apt install fio" installs it, "check_tool fio" asks for it.
         if nothing or program_of(words[-1]) == "fio" or opens_shell(words):
@@ -330,7 +335,7 @@ def _fio_of(
         raise UserError(f"the fio job: {shown(' '.join(words))} is a shell's: {one}")
     assignments, behind = assigned(rest, known)
     rest = list(behind)
-    used = {m[1] or m[2] for word in rest for m in VARIABLE.finditer(word)} & assignments.keys()
+    used = {name for word in rest for name in names_in(word)} & assignments.keys()
     if name := next((name for name in used if known.get(name) != assignments[name]), ""):
         raise UserError(f"the fio job: a shell fills in {name} before it sets it: set it before")
     while rest:
@@ -349,7 +354,8 @@ def _fio_of(
             if "LD_PRELOAD" in assignments:
                 raise UserError("the fio job: LD_PRELOAD names a library that iolab does not have")
             own = {**environment, **assignments}
-            return FioCommand(_split(rest, {**os.environ, **own}), options=options, environment=own)
+            split = _split(rest, {**known, **assignments})
+            return FioCommand(split, options=options, environment=own)
         if name not in STARTERS:
             # "check_tool fio" starts nothing; "bash -c 'fio ...'" does.
             starts = [other for other in rest if other != rest[-1] or " " in other]

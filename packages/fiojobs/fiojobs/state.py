@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from fiojobs.arithmetic import number, whole
+from fiojobs.arithmetic import expression_of, number, whole
 from fiojobs.conditions import is_empty, is_set
 from fiojobs.variables import argument_variables, assigned
 from fiojobs.words import shown
@@ -132,7 +132,7 @@ class State:
             for expression in rest:
                 self.calculate(expression)
         elif name.startswith("(("):
-            self.calculate(" ".join(values).removeprefix("((").removesuffix("))"))
+            self.calculate(expression_of(values))
         else:
             return name == "getopts"
         return True
@@ -203,7 +203,9 @@ class State:
         try:
             yield
         finally:
-            self._restore(before, unsure)
+            self.environment.clear()
+            self.environment |= before
+            self.unsure = unsure
 
     def copy(self) -> tuple[dict[str, str], set[str]]:
         """Return all values, and the unsure ones."""
@@ -239,8 +241,3 @@ class State:
         """Make what an expression changes unsure."""
         for name in (match[1] or match[2] for match in _CHANGES.finditer(expression)):
             self.forget(name)
-
-    def _restore(self, environment: dict[str, str], unsure: set[str]) -> None:
-        self.environment.clear()
-        self.environment |= environment
-        self.unsure = unsure

@@ -57,6 +57,11 @@ _LONGEST_CUT: Final = 4096
 _MOST_DEFAULTS: Final = 4
 
 
+def names_in(text: str) -> list[str]:
+    """Return the names of the variables that a text uses, as they stand there."""
+    return [match[1] or match[2] or "" for match in VARIABLE.finditer(text)]
+
+
 def with_variables(text: str, known: Mapping[str, str], kept: Collection[str] = ()) -> str:
     """Return a text with the values of variables; those in `kept` and unknown ones stay."""
 
