@@ -71,6 +71,22 @@ def test_sections_that_differ_in_two_options_are_levels_of_these() -> None:
     assert list(of_job(cells[: cells.rindex("[")]).factors()) == ["section"]
 
 
+def test_a_call_that_a_loop_repeats_is_measured_once() -> None:
+    call = "fio --name=run$i --rw=read --bs=$bs --output=$i.json"
+    found = of_job(f"for i in 1 2 3; do for bs in 4k 64k; do {call}; done; done")
+    assert found.phases == [["run1"], ["run1-2"]]
+    assert found.factors() == {"bs": ["4k", "64k"]}
+    again = {row.section: row.asked for row in found.rows if row.option == "all options"}
+    assert list(again) == ["run2, run3", "run2-2, run3-2"]
+    # Others are no repetition: another option, another name, or the sections beside it.
+    for job, phases in (
+        ("[a]\nrw=read\n[b]\nrw=read\nstonewall", [["a"], ["b"]]),
+        ("[a1]\nrw=read\n[a2]\nrw=read\nbs=8k\nstonewall", [["a1"], ["a2"]]),
+        ("[a1]\nrw=read\n[a2]\nrw=read\n[a3]\nrw=read\nstonewall", [["a1", "a2"], ["a3"]]),
+    ):
+        assert of_job(job).phases == phases
+
+
 def test_a_section_waits_for_those_that_it_names() -> None:
     job = "[a]\nrw=read\nname=first\n[b]\nrw=read\nwait_for={}\n[c]\nrw=read\nstonewall=0\n"
     # It alone waits: what follows it starts with the first.

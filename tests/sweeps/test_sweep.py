@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import signal
 import subprocess
 import time
 from dataclasses import replace
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -24,8 +28,13 @@ from tests.support import quick_pathology
 from tests.support.command import ARGV
 from tests.support.processes import processes_naming, wait_until
 from tests.support.quick_pathology import QUICK
+from tests.test_architecture import LIBRARIES, PACKAGE, imports
 
 _SWEEP = ("sweep", "--profile", "smoke", "--pathology", QUICK.name)
+# Modules that a request and what becomes of it enter, and steps up between them: more, and nobody
+# can follow one. A block has a process of its own.
+MOST_ROOMS, MOST_ROOMS_OF_A_BLOCK, MOST_CLIMBS = 15, 12, 4
+WALKED = Path(__file__).parent.parent / "support" / "walked"
 _FOLDER = Path(QUICK.name, "smoke")
 
 
@@ -36,6 +45,29 @@ def iolab(*arguments: str) -> list[str]:
 def machines_of(root: Path) -> list[str]:
     """Return the command lines of the virtual machines that work below `root`."""
     return processes_naming("qemu-system", str(root))
+
+
+@cache
+def needed() -> dict[str, set[str]]:
+    """Return the modules that each module imports, itself or through others."""
+    found: dict[str, set[str]] = {}
+    for one in (one for package in (PACKAGE, *LIBRARIES) for one in imports(package)):
+        found.setdefault(one.module, set()).add(one.imported)
+    # The imported come first.
+    for module in TopologicalSorter(found).static_order():
+        below = found.setdefault(module, set())
+        below |= set().union(*(found[room] for room in below))
+    return found
+
+
+def climbs(rooms: list[str]) -> list[tuple[str, str]]:
+    """Return the steps of a walk from a module to one that needs it."""
+    return [(low, high) for low, high in itertools.pairwise(rooms) if low in needed()[high]]
+
+
+def test_a_step_to_what_needs_the_room_is_a_climb() -> None:
+    rooms = ["iolab.sweeps.sweep", "iolab.design", "iolab_agent.plan", "iolab.sweeps.measure"]
+    assert climbs(rooms) == [("iolab_agent.plan", "iolab.sweeps.measure")]
 
 
 @pytest.mark.vm
@@ -58,8 +90,14 @@ def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(
     wait_until(lambda: not machines_of(killed))
     assert not (killed / _FOLDER / "cells.parquet").exists()
 
+    walked = tmp_path / "walked"
+    walked.mkdir()
     again = subprocess.run(
-        iolab(*_SWEEP, "--json", "--root", str(killed)), check=True, capture_output=True, text=True
+        iolab(*_SWEEP, "--json", "--root", str(killed)),
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "WALK": str(walked), "PYTHONPATH": str(WALKED)},
     )
     assert "1 of 2 blocks are in the store already" in again.stderr
     assert "making the pages and figures" in again.stderr
@@ -78,6 +116,17 @@ def test_a_killed_sweep_goes_on_and_gives_the_same_bytes(
     assert (killed / _FOLDER / f"{QUICK.name}.html").exists()
     results = json.loads((killed / "results.json").read_text())
     assert results[QUICK.name]["cells"]["valid"] == 4
+
+    # The request went a short way, and mostly downwards; so did its block, in a process of its own.
+    sweep_rooms, block_rooms = sorted(
+        (json.loads(path.read_text()) for path in walked.iterdir()),
+        key=lambda rooms: rooms[0] != "iolab.cli.sweep",
+    )
+    assert {"iolab.sweeps.request", "iolab.sweeps.measure"} < set(sweep_rooms)
+    assert {"iolab.sweeps.block", "iolab.targets.vm"} < set(block_rooms)
+    assert len(sweep_rooms) <= MOST_ROOMS
+    assert len(block_rooms) <= MOST_ROOMS_OF_A_BLOCK
+    assert len(climbs(sweep_rooms)) <= MOST_CLIMBS
 
     # Beside other work, too, the bytes are the same: targets/test_vm.py.
     subprocess.run(iolab("verify", str(killed / _FOLDER), "--blocks", "1"), check=True)

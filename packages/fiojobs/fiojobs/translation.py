@@ -49,6 +49,11 @@ _CORES = (
     "gtod_cpu",
 )
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
+# Options that end a job, where it runs to its end.
+_LIMITS: Final = ("loops", "number_ios")
+# Numbers in names: run1, run2, and the second section of a name.
+_NUMBER: Final = re.compile(r"[-_.]?[0-9]+")
+_AGAIN: Final = "a cell has a fresh device, and boots repeat it"
 _UNDECIDED: Final = "the script does not say whether"
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
@@ -117,9 +122,12 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     """
     asked = conditional_sections(job)
     named = {s.name: {same_option(k): v for k, v in s.options.items()} for s, _ in asked}
-    work = Work(around, named)
+    repeated = _repeated(named)
+    work = Work(around, {name: o for name, o in named.items() if name not in repeated})
+    for name, first in repeated.items():
+        work.say(name, "all options", f"those of {first}", "nothing", _AGAIN)
     for section, condition in asked:
-        if condition:
+        if condition and section.name not in repeated:
             work.say(section.name, "its condition", condition, "it holds", _UNDECIDED)
     for name, options in work.options.items():
         _refuse_lacking(name, options, own_fio=around.own_fio)
@@ -131,7 +139,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     ramp_ms, runtime_ms, to_end = give_times(work, phases, ends)
     for name in work.options:
         for option in [o for o in work.options[name] if why_without_effect(o) is not None]:
-            if not (to_end and option in ("loops", "number_ios")):
+            if not (to_end and option in _LIMITS):
                 work.take(name, option, "nothing", why_without_effect(option) or "")
         _verification(work, name)
         _cores(work, name)
@@ -153,6 +161,35 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
         devices=devices,
         small_sectors=any(map(parts_of_sectors, work.options.values())),
     )
+
+
+def _repeated(named: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the sections of repeated phases, each with the section that it repeats.
+
+    Their options are the same, and their names but for numbers, as a loop over ``$i`` makes them.
+    """
+    phases: list[list[str]] = []
+    for name, options in named.items():
+        if not phases or is_set(options, "stonewall"):
+            phases.append([])
+        phases[-1].append(name)
+    firsts: dict[object, list[str]] = {}
+    found: dict[str, str] = {}
+    waits = any("wait_for" in options for options in named.values())
+    for phase in phases if not waits else ():
+        asked = [(_NUMBER.sub("", name), sorted(_counting(named[name]))) for name in phase]
+        first = firsts.setdefault(repr(asked), phase)
+        found |= dict(zip(phase, first, strict=True)) if first is not phase else {}
+    return found
+
+
+def _counting(options: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the options that make a difference to what is measured."""
+    return [
+        (name, value)
+        for name, value in options.items()
+        if name in _LIMITS or (name != "stonewall" and why_without_effect(name) is None)
+    ]
 
 
 def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> None:
