@@ -146,6 +146,29 @@ def test_a_call_in_the_background_may_not_end_where_another_begins() -> None:
         assert ["stonewall" in section.options for section in found] == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("ends", "both"),
+    [
+        ("wait $P", False),
+        ("wait -n", False),
+        ("kill -9 $P; wait $P", False),
+        ("wait $P; wait $Q", True),
+        ("wait $P $Q", True),
+        ("wait -n; wait -n", True),
+        ('A="$P $Q"; wait $A', True),
+        ("for each in $P $Q; do wait $each; done", True),
+        ("wait", True),
+    ],
+)
+def test_one_of_two_in_the_background_may_go_on(ends: str, both: bool) -> None:
+    text = f"fio --name=a & P=$!\nfio --name=b &\nQ=$!\n{ends}\nfio --name=c\n"
+    if both:
+        assert ["stonewall" in s.options for s in read_job(text)] == [False, False, True]
+    else:
+        with pytest.raises(UserError, match="background"):
+            read_job(text)
+
+
 def test_calls_in_shells_of_their_own_run_beside_each_other() -> None:
     first, second = read_job("(fio --name=a) & (fio --name=b) & wait")
     assert (first.options, second.options) == ({}, {})

@@ -56,7 +56,7 @@ _TAKES_OVER: Final = frozenset(
     ("taskset", "renice", "ionice", "chrt", "cgclassify", "cpulimit", "prlimit", "sysctl")
 )
 # What ends the calls in the background.
-_WAITS: Final = (["wait"], ["kill"], ["pkill"], ["killall"])
+_WAITS: Final = ("wait", "kill", "pkill", "killall")
 # Options that only fio has.
 _OF_FIO: Final = re.compile(
     "--?(?:rw|readwrite|bs|blocksize|ioengine|iodepth|numjobs|direct|group_reporting)(?:=|$)"
@@ -122,7 +122,8 @@ def fio_commands(
     piped = None
     found: list[FioCommand] = []
     others: list[_Other] = []
-    last, behind, running, unread = "", False, False, False
+    last, behind, unread = "", False, False
+    background = _Background()
     outside = dict(os.environ)
     script = Script(arguments)
     for step in script.run(tree_of(_until_prose(text))):
@@ -138,7 +139,7 @@ def fio_commands(
             command = _fio_of(words, step.environment, known)
             others += [] if command else [_Other(words, plain)]
         if command is not None:
-            _check_call(words, running=running and not behind)
+            _check_call(words, running=bool(background.running) and not behind)
             _check_harmless(others)
             echoed = _printed(others[-1].words, known) if others else None
             jobs = _known_jobs(texts, [with_variables(word, known) for word in words])
@@ -151,15 +152,17 @@ def fio_commands(
             command.condition = step.condition
             found.append(command)
         else:
-            if running:
+            if background.running:
                 _check_beside(_Other(words, plain))
             unread |= _runs_a_text(words, held, texts)
             _keep(texts, held, written)
         if command is not None or last in ("|", "|&"):
             behind = bool(found) and step.end == "&"
-            running |= behind or step.apart
+            if behind or step.apart:
+                background.begin()
         behind = behind and words[:1] != ["wait"]
-        running = running and words[:1] not in _WAITS
+        if words[0] in _WAITS:
+            background.end(words[1:], known)
         if len(found) > 2 * _MOST_CALLS:
             # Some may only ask fio for its version.
             break
@@ -167,6 +170,30 @@ def fio_commands(
         _check_lost(found, script.uncalled, is_script=len(others) > 1 and calls_fio(text))
     _add_bare(found, others, len(documents), here)
     return _calls(found), here
+
+
+@dataclass
+class _Background:
+    """How many calls run in the background, and which were ended by name since the last began."""
+
+    running: int = 0
+    ended: set[str] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Count one more."""
+        self.running += 1
+        self.ended.clear()
+
+    def end(self, names: Sequence[str], known: Mapping[str, str]) -> None:
+        """End what ``wait`` or ``kill`` names: one for each ``$!``, otherwise all."""
+        names = [name for name in names if not re.match("-[^n]", name)]
+        values = [value for name in names for value in filled(name, known).split()]
+        # "-n": whichever ends first.
+        if not values or not {*values} <= {"$!", "-n"}:
+            self.running = 0
+        elif self.ended.isdisjoint(names):
+            self.running = max(0, self.running - len(values))
+            self.ended.update({*names} - {"-n"})
 
 
 def _check_lost(found: Sequence[FioCommand], uncalled: str | None, *, is_script: bool) -> None:
