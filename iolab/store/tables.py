@@ -304,7 +304,9 @@ def write_tables(
     """Write the tables of some blocks into `folder`, each whole or not at all, and return them."""
     data = read_blocks(store, keys, unavailable)
     for name in _NAMES:
-        atomic_write(folder / f"{name}.parquet", getattr(data, name).to_parquet(index=False))
+        # Without it, a flipped byte of a number is another number.
+        table = getattr(data, name).to_parquet(index=False, write_page_checksum=True)
+        atomic_write(folder / f"{name}.parquet", table)
     traces = {cell: folder / "traces" / f"{cell}.dat" for cell in data.traces}
     for cell, source in data.traces.items():
         _link(source, traces[cell])

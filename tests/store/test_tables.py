@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyarrow import parquet
 
 from iolab.store import tables
 from iolab.store.dataset import load
@@ -20,7 +21,7 @@ from iolab.store.files import PARTITIONS
 from iolab.store.hashes import cell_hashes
 from iolab.store.raw import RawStore, block_key
 from iolab.store.tables import block_tables, canonical_lines, kept_hashes, kept_tables, write_tables
-from iolab_base.errors import IolabError
+from iolab_base.errors import IolabError, UserError
 from iolab_base.files import canonical_json
 from tests.support.results import TARGET, block, result, write_results
 from tests.support.stores import spoil, stored
@@ -72,6 +73,24 @@ def test_tables_are_read_back_as_they_were_made(tmp_path: Path, keys: list[str])
     # A cell that failed has no latencies; the others have two bins of 1500 I/Os together.
     assert data.latency.groupby("cell")["count"].sum().tolist() == [1500] * 7
     assert json.loads((tmp_path / "out" / "blocks.json").read_text()) == keys
+
+
+def test_a_flipped_byte_of_a_number_is_no_number(tmp_path: Path, keys: list[str]) -> None:
+    write_tables(RawStore(tmp_path / "store"), keys, {}, tmp_path / "out")
+    path = tmp_path / "out" / "cells.parquet"
+    whole = path.read_bytes()
+    column = next(
+        one
+        for one in map(parquet.ParquetFile(path).metadata.row_group(0).column, range(60))
+        if one.path_in_schema == "iops"
+    )
+    end = column.data_page_offset + column.total_compressed_size
+    for at in range(end - 8, end):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(UserError, match="not a whole Parquet file"):
+            load(tmp_path / "out")
+    path.write_bytes(whole)
+    load(tmp_path / "out")
 
 
 def test_the_canonical_text_is_the_same_for_the_same_measurement(

@@ -79,7 +79,12 @@ def read_table(path: Path, *, below: Path | None = None) -> pa.Table:
         footer = _footer(data)
         _check_pages(data, footer)
         texts = [c.name for c in footer.schema if c.physical_type == _TEXT]
-        source = pq.ParquetFile(pa.BufferReader(data), metadata=footer, read_dictionary=texts)
+        source = pq.ParquetFile(
+            pa.BufferReader(data),
+            metadata=footer,
+            read_dictionary=texts,
+            page_checksum_verification=True,
+        )
         table = source.read().replace_schema_metadata(None)
         # Texts are UTF-8, indices are within their dictionary.
         table.validate(full=True)
