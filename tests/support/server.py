@@ -151,7 +151,8 @@ class Server:
         spare = folder / "spare"
         with spare.open("wb") as stream:
             stream.truncate(_SPARE_BYTES)
-        words = ["root=LABEL=server", "rw", "console=ttyS0", "net.ifnames=0"]
+        # An emulated processor needs no protection from leaks, which costs a third of its time.
+        words = ["root=LABEL=server", "rw", "console=ttyS0", "net.ifnames=0", "mitigations=off"]
         argv = ensure_toolbox().qemu_argv()
         argv += ["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35"]
         argv += ["-cpu", "max", "-accel", "tcg,thread=multi,tb-size=256", "-smp", "2"]

@@ -178,7 +178,7 @@ def test_a_power_cut_leaves_nothing_but_a_run_to_begin_anew(
     assert server.ssh("ls /srv/data").stdout.startswith("iolab-")
     (line,) = target.restore(show=True)
     assert line.startswith("tree /srv/data/iolab-")
-    target.run(folder_plan(runtime_ms=3000), tmp_path / "results")
+    target.run(folder_plan(), tmp_path / "results")
     assert states(tmp_path / "results") == dict.fromkeys(("cell0", "cell1", "cell2"), "done")
     assert state(server) == before
 
