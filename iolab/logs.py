@@ -12,7 +12,7 @@ from typing import Final
 _PACKAGES: Final = ("guestprof", "icountvm", "iolab", "iolab_cluster")
 
 
-class _Lines(logging.Handler):
+class _LogLines(logging.Handler):
     """Passes each line to a function, whose errors reach the code that logs, as with print."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
@@ -26,7 +26,7 @@ class _Lines(logging.Handler):
 @contextmanager
 def lines_shown(show: Callable[[str], None]) -> Iterator[None]:
     """Call `show` with each line that is logged during a ``with`` block."""
-    handler = _Lines(show)
+    handler = _LogLines(show)
     before = {logger: logger.level for logger in map(logging.getLogger, _PACKAGES)}
     for logger in before:
         logger.addHandler(handler)

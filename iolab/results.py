@@ -63,7 +63,7 @@ class Busiest(TypedDict, total=False):
     ran_ns: int
 
 
-class KernelLog(TypedDict, total=False):
+class KernelLogCounts(TypedDict, total=False):
     """Kernel messages of a cell of level 4 (warning) and worse; empty if they cannot be read."""
 
     warnings: int
@@ -177,7 +177,7 @@ class CellResult(TypedDict):
     measuring_from_ns: NotRequired[int]
     measuring_until_ns: NotRequired[int]
     # Older results lack it.
-    kernel_log: NotRequired[KernelLog]
+    kernel_log: NotRequired[KernelLogCounts]
 
 
 def growth(first: Sample, pid: str, task: TaskSample, counter: TaskCounter) -> int:

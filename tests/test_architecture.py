@@ -210,6 +210,15 @@ def test_an_extra_keeps_its_rules(extra: Path) -> None:
     assert [sentence for rule in EXTRA_RULES for sentence in rule(found)] == []
 
 
+def test_no_class_has_the_name_of_another() -> None:
+    places: dict[str, list[str]] = {}
+    for path in (path for package in (PACKAGE, *_PACKAGES) for path in package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_every_room_has_a_place_and_every_place_a_room() -> None:
     files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}

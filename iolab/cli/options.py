@@ -131,7 +131,7 @@ class Bash(BashComplete):
         return super().format_completion(item)
 
 
-class _Path(click.Path):
+class _PathType(click.Path):
     """A path; "", as of an unset variable of a shell, would be the current folder."""
 
     def convert(
@@ -145,7 +145,7 @@ class _Path(click.Path):
         return super().convert(value, param, ctx)
 
 
-PATH = _Path(path_type=Path)
+PATH = _PathType(path_type=Path)
 pathologies_argument = click.argument(
     "pathologies", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_pathology
 )

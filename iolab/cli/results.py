@@ -19,7 +19,7 @@ from iolab_base.files import check_outputs, write_output
 if TYPE_CHECKING:
     import pandas as pd
 
-    from guestprof.profile import Profile
+    from guestprof.profile import CostProfile
     from iolab.store.profiles import ProfileStore
     from tracedat import Trace
 
@@ -272,7 +272,7 @@ def _list(store: ProfileStore, as_json: bool) -> None:
         print_table([{name: row.get(name, "") for name in names} for row in rows], [])
 
 
-def _costs(profiles: Sequence[Profile], others: Sequence[Profile]) -> pd.DataFrame:
+def _costs(profiles: Sequence[CostProfile], others: Sequence[CostProfile]) -> pd.DataFrame:
     """Return the costs by function: of a profile, of two compared, or over several boots."""
     from iolab.stats.profiles import boot_differences, difference
 
@@ -297,7 +297,9 @@ def _words(store: ProfileStore, name: str) -> str:
     return ", ".join(word for word in words if word)
 
 
-def _write(wanted: dict[str, Path], found: Profile, control: Profile | None, title: str) -> None:
+def _write(
+    wanted: dict[str, Path], found: CostProfile, control: CostProfile | None, title: str
+) -> None:
     """Write the requested files of a profile, or of its difference to a control."""
     from guestprof.profile_export import write_collapsed, write_pprof
 

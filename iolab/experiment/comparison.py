@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from guestprof.schedule import switches
 from iolab import report
 from iolab.experiment.parameters import kernel_names
@@ -82,7 +82,7 @@ class Comparison:
     root: Path | None = None
 
     @cached_property
-    def profiles(self) -> Mapping[str, Profile]:
+    def profiles(self) -> Mapping[str, CostProfile]:
         """The profiles of the observed cells, by the names of the cells (column ``cell``)."""
         if self.root is None:
             return {}

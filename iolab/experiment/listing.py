@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 import tracedat
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from icountvm.kernels import list_kernels
 from iolab import pathology
 from iolab.paths import REFERENCE, runs_dir
@@ -125,7 +125,7 @@ def read_trace(path: Path | str) -> Trace:
     return found
 
 
-def profile(cell: str, root: Path | str | None = None) -> Profile:
+def profile(cell: str, root: Path | str | None = None) -> CostProfile:
     """Return the profile of a cell: its instructions and calls by task, function and caller.
 
     The cell is named as in the column ``cell`` of the tables; `root` is the folder of the results,

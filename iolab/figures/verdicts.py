@@ -151,7 +151,7 @@ def publish_comparison(table: pd.DataFrame, folder: Path | str | None = None) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ShownEstimate:
     """One row of a claim's panel, in the style of its group."""
 
     group: str
@@ -161,17 +161,19 @@ class Estimate:
     high: float
 
 
-def _rows(panel: pd.DataFrame) -> list[Estimate]:
+def _rows(panel: pd.DataFrame) -> list[ShownEstimate]:
     """Return a claim's results from top to bottom: each kernel here, then virtual time."""
     rows = []
     for kernel, group in panel.groupby("kernel", sort=False):
         compared = group.to_dict("records")
         here = compared[0]
         rows.append(
-            Estimate("here", f"{kernel} ({here['scheduler']})", *(here[n] for n in _ESTIMATE))
+            ShownEstimate("here", f"{kernel} ({here['scheduler']})", *(here[n] for n in _ESTIMATE))
         )
         rows += [
-            Estimate("virtual time", _virtual_label(row), *(row[f"virtual_{n}"] for n in _ESTIMATE))
+            ShownEstimate(
+                "virtual time", _virtual_label(row), *(row[f"virtual_{n}"] for n in _ESTIMATE)
+            )
             for row in compared
         ]
     return [row for row in rows if not math.isnan(row.estimate)]
@@ -187,7 +189,7 @@ def _virtual_label(row: dict[Any, Any]) -> str:
 
 
 def draw_claim(
-    axes: Axes, claim: Claim, rows: Sequence[Estimate], styles: Mapping[str, dict[str, Any]]
+    axes: Axes, claim: Claim, rows: Sequence[ShownEstimate], styles: Mapping[str, dict[str, Any]]
 ) -> None:
     """Draw estimates of a claim with their intervals from top to bottom, and its rule."""
     for y, row in enumerate(rows):

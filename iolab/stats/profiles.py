@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from guestprof.profile import KINDS, Profile, per_io
+from guestprof.profile import KINDS, CostProfile, per_io
 from iolab.stats.conditions import pathology_of, shared_columns
 from iolab.stats.estimates import CONFIDENCE, t_interval
 from iolab.store.dataset import Dataset
@@ -22,7 +22,7 @@ from iolab_base.names import one_of
 _BY = ("function", "inclusive", "subsystem")
 
 
-def costs(profile: Profile, by: str = "subsystem") -> pd.Series:
+def costs(profile: CostProfile, by: str = "subsystem") -> pd.Series:
     """Return what an I/O costs in instructions, without the agent and the idle task.
 
     `by` is as for `difference`. Raises UserError if no I/O was done, or `by` is unknown.
@@ -37,7 +37,7 @@ def costs(profile: Profile, by: str = "subsystem") -> pd.Series:
     return found
 
 
-def difference(treated: Profile, control: Profile, *, by: str = "function") -> pd.DataFrame:
+def difference(treated: CostProfile, control: CostProfile, *, by: str = "function") -> pd.DataFrame:
     """Return what an I/O costs in two profiles, and the difference, largest first.
 
     The profiles may be of different kernels: functions are matched by their names. A row has
@@ -63,7 +63,7 @@ def _by_size(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def boot_differences(
-    pairs: Sequence[tuple[Profile, Profile]],
+    pairs: Sequence[tuple[CostProfile, CostProfile]],
     *,
     by: str = "function",
     confidence: float = CONFIDENCE,
@@ -81,7 +81,7 @@ def boot_differences(
     return _by_size(pd.DataFrame(rows))
 
 
-def subsystem_table(data: Dataset, profiles: Mapping[str, Profile]) -> pd.DataFrame:
+def subsystem_table(data: Dataset, profiles: Mapping[str, CostProfile]) -> pd.DataFrame:
     """Return what an I/O costs by subsystem in each observed cell.
 
     A row has ``cell``, ``kernel``, ``boot``, ``role``, the treatment, ``ios``, and the instructions
@@ -102,7 +102,7 @@ def subsystem_table(data: Dataset, profiles: Mapping[str, Profile]) -> pd.DataFr
 
 def profile_differences(
     data: Dataset,
-    profiles: Mapping[str, Profile],
+    profiles: Mapping[str, CostProfile],
     *,
     by: str = "function",
     confidence: float = CONFIDENCE,

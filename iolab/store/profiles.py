@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from guestprof.profile_file import EVENTS_KEY, is_flat, read_profile
 from iolab.blocks import Block, PlannedCell
 from iolab.store.files import PROFILES
@@ -109,7 +109,7 @@ class ProfileStore:
             found["condition"] = _condition(block, cell)
         return found
 
-    def profile(self, name: str) -> Profile:
+    def profile(self, name: str) -> CostProfile:
         """Return the profile of a cell, by its name in the tables (column ``cell``)."""
         return read_profile(self._found(name, _PROFILE), below=self.root)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from icountvm.kbuild.git import Repository, State
 from iolab.shown import counted
 from iolab.sweeps.answers import JudgedTree
@@ -199,8 +199,8 @@ class Explanation:
 
     bad: str
     switches: pd.DataFrame | None = None
-    before: Profile | None = None
-    after: Profile | None = None
+    before: CostProfile | None = None
+    after: CostProfile | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -214,7 +214,7 @@ def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
     if bad is None:
         # The parent may turn out untestable when it is judged again.
         return None
-    profiles: list[Profile | None] = []
+    profiles: list[CostProfile | None] = []
     switches = None
     # The bad one comes last, so that it is built only once.
     for step in sorted(sides, key=lambda step: step is bad):
@@ -226,7 +226,7 @@ def explain(judged: JudgedTree, found: Bisection) -> Explanation | None:
     return Explanation(bad.title, switches, before, after, notes)
 
 
-def _observed(judged: JudgedTree, kernel: str, step: Step, notes: list[str]) -> Profile | None:
+def _observed(judged: JudgedTree, kernel: str, step: Step, notes: list[str]) -> CostProfile | None:
     _log.info("observing %s", step.title)
     try:
         return observe_kernel(judged.how, kernel)

@@ -31,7 +31,7 @@ from iolab_base.errors import CannotRunError, UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from guestprof.profile import Profile as CostProfile
+    from guestprof.profile import CostProfile
     from iolab.store.dataset import Dataset
 
 Verdict = Literal["good", "bad", "untestable"]

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import iolab_agent
 import iolab_base
-from icountvm.cpio import Entry
+from icountvm.cpio import CpioEntry
 from icountvm.elf import MACHINE, Needs, needs
 from icountvm.libraries import libraries_of
 from icountvm.toolbox import newest_fio
@@ -156,7 +156,7 @@ def fio_program(which: str | Path) -> Program:
     return Program([*shipped.argv], shipped.files)
 
 
-def program_entries(plan: Plan) -> Iterator[Entry]:
+def program_entries(plan: Plan) -> Iterator[CpioEntry]:
     """Yield the files of a plan's programs; CannotRunError if the cache lacks one."""
     files = {p: d for cell in plan.cells for one in programs_of(cell) for p, d in one.files.items()}
     for path, digest in sorted(files.items()):
@@ -166,7 +166,7 @@ def program_entries(plan: Plan) -> Iterator[Entry]:
                 f"{kept}, which the plan's program needs as {path}, is missing or damaged: make "
                 "the plan again on this machine"
             )
-        yield Entry.file(path.lstrip("/"), kept, executable=True)
+        yield CpioEntry.file(path.lstrip("/"), kept, executable=True)
 
 
 def _find(name: str) -> Path:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icountvm import guest
-from icountvm.cpio import Entry
-from icountvm.guest import Guest, Work, machine_identity
+from icountvm.cpio import CpioEntry
+from icountvm.guest import Guest, GuestWork, machine_identity
 from icountvm.guest_programs import compress_trace
 from icountvm.image import Image
 from icountvm.kernels import remember_kernel_facts
@@ -97,16 +97,16 @@ class VmTarget(Guest):
         return facts
 
 
-def _agent_work(plan: Plan) -> Work:
+def _agent_work(plan: Plan) -> GuestWork:
     """Return the agent with what it prepares, and the programs of a plan."""
     # Their addresses follow their order, which a distribution does not fix.
     modules = random.Random(plan.draw).sample(plan.modules, len(plan.modules))  # noqa: S311
     files = [
-        Entry.file("iolab/modules", "\n".join(modules).encode()),
-        Entry.file("iolab/file_systems", "".join(sorted(_file_systems(plan))).encode()),
+        CpioEntry.file("iolab/modules", "\n".join(modules).encode()),
+        CpioEntry.file("iolab/file_systems", "".join(sorted(_file_systems(plan))).encode()),
         *program_entries(plan),
     ]
-    return Work(agent_archive(), "iolab_agent.guest", files)
+    return GuestWork(agent_archive(), "iolab_agent.guest", files)
 
 
 def _file_systems(plan: Plan) -> set[str]:

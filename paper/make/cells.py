@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from guestprof.profile import Profile, per_io
+from guestprof.profile import CostProfile, per_io
 from guestprof.profile_file import write_profile
 from guestprof.schedule import SWITCH_CALLS, switch_chain, switches
 from iolab.stats.estimates import CONFIDENCE, t_interval
@@ -76,7 +76,7 @@ class Cell:
     """
 
     row: Mapping[Any, Any]
-    profile: Profile
+    profile: CostProfile
     chain: pd.DataFrame
 
     @property
@@ -106,7 +106,7 @@ class Cell:
         return self.profile.totals["idle_ns"] + idle
 
     @property
-    def working(self) -> Profile:
+    def working(self) -> CostProfile:
         """The profile without the agent and the idle task."""
         return self.profile.working()
 

@@ -17,7 +17,7 @@ from iolab.figures.save import CLOCKS, boots_text, save_figure
 from iolab.figures.style import DOUBLE_IN, PUBLISHED, Figure, legend, level_styles, star, styled
 from iolab.figures.verdicts import (
     RULE_SAYS,
-    Estimate,
+    ShownEstimate,
     draw_claim,
     publish_comparison,
     rule_handle,
@@ -168,9 +168,9 @@ def draw_combined(
         save_figure(figure, folder / "other-clock", name, caption=caption)
 
 
-def _estimate(group: str, label: str, row: Mapping[str, Any]) -> Estimate:
+def _estimate(group: str, label: str, row: Mapping[str, Any]) -> ShownEstimate:
     values = (math.nan if row[key] is None else row[key] for key in ("estimate", "low", "high"))
-    return Estimate(group, label, *values)
+    return ShownEstimate(group, label, *values)
 
 
 def _handle(label: str, style: Mapping[str, Any]) -> Line2D:

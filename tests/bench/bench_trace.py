@@ -72,10 +72,10 @@ def unpacked(path: Path) -> int:
     from tracedat._chunks import chunks_of
     from tracedat._decode import plan
     from tracedat._file import TraceFile
-    from tracedat._memory import Room
+    from tracedat._memory import MemoryRoom
 
     with TraceFile(path) as file:
-        sources, room = plan(file, None, None).sources, Room(path)
+        sources, room = plan(file, None, None).sources, MemoryRoom(path)
         return sum(chunk.plain for source in sources for chunk in chunks_of(file, source, room))
 
 

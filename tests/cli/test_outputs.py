@@ -15,7 +15,7 @@ from typing import Final
 import click
 import pytest
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from guestprof.profile_file import write_events, write_profile
 from guestprof.schedule import SWITCH_CALLS
 from iolab.paths import REFERENCE
@@ -74,7 +74,7 @@ def option(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def source(option: str, tmp_path: Path, profile: Profile) -> Path:
+def source(option: str, tmp_path: Path, profile: CostProfile) -> Path:
     """Return a file that the command reads."""
     if option.startswith("mail"):
         synthetic.write(reports.report("dio_kworker", kernels=["6.1"]), tmp_path / "data")
@@ -207,7 +207,7 @@ def test_a_full_disk_leaves_the_old_file(write: Write, tmp_path: Path) -> None:
 
 
 def test_two_outputs_are_two_files(
-    iolab: Callable[..., Told], profile: Profile, tmp_path: Path
+    iolab: Callable[..., Told], profile: CostProfile, tmp_path: Path
 ) -> None:
     write_profile(ProfileStore(tmp_path / "root").path(_KEY, "c000"), profile)
     (tmp_path / "link").symlink_to("x")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from guestprof.profile_file import write_events, write_profile
 from guestprof.schedule import SWITCH_CALLS
 from iolab.cli import main
@@ -30,7 +30,7 @@ _OTHER = f"{_KEY[:16]}-c001"
 
 
 @pytest.fixture
-def root(tmp_path: Path, profile: Profile) -> Path:
+def root(tmp_path: Path, profile: CostProfile) -> Path:
     store = ProfileStore(tmp_path)
     for n, ios in enumerate((10, 20)):
         counted = replace(profile, totals={**profile.totals, "ios": ios})
@@ -56,7 +56,7 @@ def test_observed_cells_are_listed(
 
 def test_a_listed_cell_has_its_condition(
     tmp_path: Path,
-    profile: Profile,
+    profile: CostProfile,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

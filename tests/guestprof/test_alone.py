@@ -42,7 +42,7 @@ code = io.BytesIO()
 with zipfile.ZipFile(code, "w") as archive:
     archive.writestr("hello.py", WORK)
 guest = icountvm.prepare("6.1")
-work = icountvm.Work(code.getvalue(), "hello")
+work = icountvm.GuestWork(code.getvalue(), "hello")
 most = {"hello.txt": 1000, "agent.json": 1 << 20, "cells/c000.json": 10}
 here = Path(sys.argv[1])
 said = []

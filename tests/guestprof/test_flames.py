@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from guestprof.flames import Flame, differential_flame, flame
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from iolab_base.errors import UserError
 from tests.guestprof.test_profile import profile
 from tests.support.needs import program
@@ -33,14 +33,14 @@ def _named(node: Any, *names: str) -> Any:
     return node
 
 
-def test_a_bar_has_its_own_instructions_and_those_below(profile: Profile) -> None:
+def test_a_bar_has_its_own_instructions_and_those_below(profile: CostProfile) -> None:
     root = _root(flame(profile))
     assert root["v"] == 227
     call = _named(root, "fio", "entry_SYSCALL_64", "__x64_sys_io_submit")
     assert (call["v"], call["s"]) == (74, 10)
 
 
-def test_a_difference_is_per_io(profile: Profile) -> None:
+def test_a_difference_is_per_io(profile: CostProfile) -> None:
     treated = replace(profile, totals={**profile.totals, "ios": 10})
     control = replace(profile, totals={**profile.totals, "ios": 20})
     call = _named(_root(differential_flame(treated, control)), "fio", "[user]")
@@ -49,15 +49,15 @@ def test_a_difference_is_per_io(profile: Profile) -> None:
         differential_flame(profile, control)
 
 
-def test_names_from_the_guest_are_no_markup(profile: Profile) -> None:
+def test_names_from_the_guest_are_no_markup(profile: CostProfile) -> None:
     nodes = profile.nodes.assign(task="</script><script>alert(1)</script>")
-    made = flame(Profile(nodes, profile.totals), "<b>title")
+    made = flame(CostProfile(nodes, profile.totals), "<b>title")
     assert "</script><script>alert" not in made.html
     assert "<b>title" not in made.html
     assert "http" not in re.sub(r"Content-Security-Policy|http-equiv", "", made.html)
 
 
-def test_a_click_zooms_and_a_search_sums(profile: Profile, tmp_path: Path) -> None:
+def test_a_click_zooms_and_a_search_sums(profile: CostProfile, tmp_path: Path) -> None:
     chromium = program("chromium")
     flame(profile, "a test").save(tmp_path / "flame.html")
     with sync_playwright() as playwright:

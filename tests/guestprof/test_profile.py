@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from guestprof.profile import Profile, per_io, subsystem_of
+from guestprof.profile import CostProfile, per_io, subsystem_of
 from guestprof.profile_file import read_profile, write_profile
 from iolab_base.errors import IolabError, UserError
 
@@ -28,14 +28,14 @@ _NODES = [
 
 
 @pytest.fixture
-def profile() -> Profile:
+def profile() -> CostProfile:
     nodes = pd.DataFrame(_NODES, columns=["parent", "task", "function", "instructions", "calls"])
     nodes = nodes.assign(pid=nodes["task"].map({"fio": 9, "kworker/0:1": 4}), cpu=0, module="")
     totals = {"instructions": int(nodes["instructions"].sum()), "opened_ns": 5, "closed_ns": 300}
-    return Profile(nodes.astype({"parent": "int32"}), totals)
+    return CostProfile(nodes.astype({"parent": "int32"}), totals)
 
 
-def test_functions_sum_to_the_whole_and_name_their_callers(profile: Profile) -> None:
+def test_functions_sum_to_the_whole_and_name_their_callers(profile: CostProfile) -> None:
     frame = profile.functions()
     assert frame["instructions"].sum() == profile.totals["instructions"]
     alloc = frame[frame["function"] == "kmem_cache_alloc"].iloc[0]
@@ -47,8 +47,8 @@ def test_functions_sum_to_the_whole_and_name_their_callers(profile: Profile) -> 
     assert frame.loc[frame["function"] == "[user]", "caller"].tolist() == [""]
 
 
-def test_a_flat_profile_has_functions_and_nothing_that_needs_callers(profile: Profile) -> None:
-    flat = Profile(profile.nodes.assign(parent=-1), {**profile.totals, "flat": 1})
+def test_a_flat_profile_has_functions_and_nothing_that_needs_callers(profile: CostProfile) -> None:
+    flat = CostProfile(profile.nodes.assign(parent=-1), {**profile.totals, "flat": 1})
     whole = flat.functions().set_index(["task", "function"])["instructions"]
     assert whole["fio", "schedule"] == 7
     assert flat.complete == 0
@@ -58,14 +58,16 @@ def test_a_flat_profile_has_functions_and_nothing_that_needs_callers(profile: Pr
         flat.inclusive()
 
 
-def test_a_function_is_counted_once_however_often_it_is_on_a_stack(profile: Profile) -> None:
+def test_a_function_is_counted_once_however_often_it_is_on_a_stack(profile: CostProfile) -> None:
     whole = profile.inclusive().set_index(["task", "function"])["instructions"]
     assert whole["fio", "schedule"] == 5 + 30 + 7 + 2
     assert whole["fio", "entry_SYSCALL_64"] == 77
     assert whole["kworker/0:1", "worker_thread"] == 50
 
 
-def test_subsystems_are_those_of_the_innermost_function_that_begins_one(profile: Profile) -> None:
+def test_subsystems_are_those_of_the_innermost_function_that_begins_one(
+    profile: CostProfile,
+) -> None:
     found = profile.subsystems().set_index(["task", "subsystem"])["instructions"].to_dict()
     assert found == {
         ("fio", "user"): 100,
@@ -80,7 +82,7 @@ def test_subsystems_are_those_of_the_innermost_function_that_begins_one(profile:
     assert subsystem_of("xfs_file_write_iter") is None
 
 
-def test_stacks_begin_with_the_outermost_function(profile: Profile) -> None:
+def test_stacks_begin_with_the_outermost_function(profile: CostProfile) -> None:
     stacks = profile.stacks()
     assert stacks["instructions"].sum() == profile.totals["instructions"]
     assert stacks["stack"].iloc[2] == (
@@ -90,23 +92,23 @@ def test_stacks_begin_with_the_outermost_function(profile: Profile) -> None:
     )
 
 
-def test_the_share_under_known_stacks_is_told(profile: Profile) -> None:
+def test_the_share_under_known_stacks_is_told(profile: CostProfile) -> None:
     assert profile.complete == pytest.approx(177 / 227)
 
 
-def test_a_part_of_the_tasks_is_a_profile_again(profile: Profile) -> None:
+def test_a_part_of_the_tasks_is_a_profile_again(profile: CostProfile) -> None:
     worker = profile.of_tasks("kworker/.*")
     assert worker.totals["instructions"] == 50
     assert worker.stacks()["stack"].tolist() == [("[callers not known]", "worker_thread")]
 
 
-def test_counts_per_io(profile: Profile) -> None:
+def test_counts_per_io(profile: CostProfile) -> None:
     frame = per_io(profile.functions(), 10)
     assert frame["instructions"].sum() == pytest.approx(22.7)
     assert frame["calls"].max() == pytest.approx(0.4)
 
 
-def test_a_profile_in_a_file_is_the_same(profile: Profile, tmp_path: Path) -> None:
+def test_a_profile_in_a_file_is_the_same(profile: CostProfile, tmp_path: Path) -> None:
     write_profile(tmp_path / "c.parquet", profile)
     again = read_profile(tmp_path / "c.parquet")
     assert again.totals == profile.totals
@@ -115,7 +117,7 @@ def test_a_profile_in_a_file_is_the_same(profile: Profile, tmp_path: Path) -> No
     )
 
 
-def test_another_file_is_refused(profile: Profile, tmp_path: Path) -> None:
+def test_another_file_is_refused(profile: CostProfile, tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     path.write_bytes(b"something else")
     with pytest.raises(IolabError, match="Parquet"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from guestprof.profile_export import write_collapsed, write_pprof
 from iolab_base.errors import UserError
 from tests.guestprof.test_profile import _NODES, profile
@@ -49,7 +49,7 @@ def _numbers(data: bytes) -> list[int]:
     return found
 
 
-def test_collapsed_stacks(profile: Profile, tmp_path: Path) -> None:
+def test_collapsed_stacks(profile: CostProfile, tmp_path: Path) -> None:
     write_collapsed(tmp_path / "stacks", profile)
     lines = (tmp_path / "stacks").read_text().splitlines()
     assert "fio;entry_SYSCALL_64;__x64_sys_io_submit;kmem_cache_alloc 20" in lines
@@ -57,7 +57,7 @@ def test_collapsed_stacks(profile: Profile, tmp_path: Path) -> None:
 
 
 def test_collapsed_stacks_of_two_are_scaled_to_the_same_ios(
-    profile: Profile, tmp_path: Path
+    profile: CostProfile, tmp_path: Path
 ) -> None:
     treated = replace(profile, totals={**profile.totals, "ios": 30})
     control = replace(profile, totals={**profile.totals, "ios": 10})
@@ -69,7 +69,7 @@ def test_collapsed_stacks_of_two_are_scaled_to_the_same_ios(
     assert not (tmp_path / "none").exists()
 
 
-def test_pprof(profile: Profile, tmp_path: Path) -> None:
+def test_pprof(profile: CostProfile, tmp_path: Path) -> None:
     write_pprof(tmp_path / "profile.pb.gz", profile)
     fields = list(_fields(gzip.decompress((tmp_path / "profile.pb.gz").read_bytes())))
     strings = [data.decode() for field, data in fields if field == 6 and isinstance(data, bytes)]

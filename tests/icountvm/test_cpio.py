@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icountvm import cpio
-from icountvm.cpio import Entry, write_cpio
+from icountvm.cpio import CpioEntry, write_cpio
 from iolab_base import files
 from iolab_base.errors import IolabError
 from tests.icountvm.conftest import read_cpio
@@ -25,11 +25,11 @@ def test_an_archive_lists_each_directory_before_what_is_in_it(tmp_path: Path) ->
     write_cpio(
         path,
         [
-            Entry.file("usr/bin/tool", tmp_path / "data", executable=True),
-            Entry.file("usr-local/x", b"1"),
-            Entry.symlink("bin", "usr/bin"),
-            Entry.directory("tmp", 0o1777),
-            Entry.char_device("dev/console", 5, 1),
+            CpioEntry.file("usr/bin/tool", tmp_path / "data", executable=True),
+            CpioEntry.file("usr-local/x", b"1"),
+            CpioEntry.symlink("bin", "usr/bin"),
+            CpioEntry.directory("tmp", 0o1777),
+            CpioEntry.char_device("dev/console", 5, 1),
         ],
     )
     found = {member.name: member for member in read_cpio(path.read_bytes())}
@@ -49,8 +49,8 @@ def test_an_archive_lists_each_directory_before_what_is_in_it(tmp_path: Path) ->
 
 
 @settings(deadline=None)
-@given(st.permutations([Entry.file(f"a/{n}", bytes([n] * n)) for n in range(5)]))
-def test_the_order_of_the_entries_does_not_matter(entries: list[Entry]) -> None:
+@given(st.permutations([CpioEntry.file(f"a/{n}", bytes([n] * n)) for n in range(5)]))
+def test_the_order_of_the_entries_does_not_matter(entries: list[CpioEntry]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -61,16 +61,18 @@ def test_the_order_of_the_entries_does_not_matter(entries: list[Entry]) -> None:
 
 def test_two_things_of_one_name_are_refused_and_nothing_is_left(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="two different entries for init"):
-        write_cpio(tmp_path / "a.cpio", [Entry.file("init", b"1"), Entry.file("init", b"2")])
+        write_cpio(
+            tmp_path / "a.cpio", [CpioEntry.file("init", b"1"), CpioEntry.file("init", b"2")]
+        )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_writer_leaves_is_found_again(tmp_path: Path) -> None:
     left: list[Path] = []
 
-    def looking() -> Iterator[Entry]:
+    def looking() -> Iterator[CpioEntry]:
         left.extend(tmp_path.iterdir())
-        yield Entry.file("a", b"1")
+        yield CpioEntry.file("a", b"1")
 
     write_cpio(tmp_path / "a.cpio", looking())
     assert left
@@ -80,7 +82,9 @@ def test_what_a_killed_writer_leaves_is_found_again(tmp_path: Path) -> None:
 
 @needs("cpio")
 def test_gnu_cpio_reads_it(tmp_path: Path) -> None:
-    write_cpio(tmp_path / "a.cpio", [Entry.file("a/b", b"12345"), Entry.symlink("a/c", "b")])
+    write_cpio(
+        tmp_path / "a.cpio", [CpioEntry.file("a/b", b"12345"), CpioEntry.symlink("a/c", "b")]
+    )
     out = tmp_path / "out"
     out.mkdir()
     with (tmp_path / "a.cpio").open("rb") as stream:
@@ -92,9 +96,9 @@ def test_gnu_cpio_reads_it(tmp_path: Path) -> None:
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "a.cpio"
     entries = [
-        Entry.file("a/b", b"12345", executable=True),
-        Entry.symlink("a/c", "b"),
-        Entry.char_device("dev/console", 5, 1),
+        CpioEntry.file("a/b", b"12345", executable=True),
+        CpioEntry.symlink("a/c", "b"),
+        CpioEntry.char_device("dev/console", 5, 1),
     ]
     write_cpio(path, entries)
     found = list(cpio.read_cpio(path))
@@ -106,7 +110,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 def test_a_damaged_archive_is_said(tmp_path: Path) -> None:
     path = tmp_path / "a.cpio"
-    write_cpio(path, [Entry.file("a", b"1" * 600)])
+    write_cpio(path, [CpioEntry.file("a", b"1" * 600)])
     whole = path.read_bytes()
     for data in (b"", whole[:200], b"070702" + whole[6:], whole[:30] + b"xx" + whole[32:]):
         path.write_bytes(data)

@@ -20,7 +20,7 @@ import pytest
 
 from icountvm import compiler, guest, snapshots
 from icountvm.monitor import MonitorError
-from icountvm.qemu import Boot, Machine
+from icountvm.qemu import Boot, QemuMachine
 from icountvm.snapshots import Snapshot, can_be_kept, kept_snapshot
 from iolab.targets.vm import VmTarget
 from iolab_base.errors import CannotRunError
@@ -95,10 +95,10 @@ def _busy() -> Iterator[None]:
 
 
 def test_only_machines_on_counted_instructions_are_kept() -> None:
-    assert can_be_kept(Machine())
-    assert can_be_kept(Machine(cpus=2))
-    assert not can_be_kept(Machine("tcg"))
-    assert not can_be_kept(Machine("kvm"))
+    assert can_be_kept(QemuMachine())
+    assert can_be_kept(QemuMachine(cpus=2))
+    assert not can_be_kept(QemuMachine("tcg"))
+    assert not can_be_kept(QemuMachine("kvm"))
 
 
 @pytest.mark.vm
@@ -120,7 +120,7 @@ def test_a_snapshot_that_is_made_anew_gives_the_same_bytes(
 
     with ExitStack() as stack:
 
-        def moved_at_first(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
+        def moved_at_first(machine: QemuMachine, snapshot: Snapshot, given: Boot) -> int:
             told.append(measured(machine, snapshot, given))
             if len(told) > 1:
                 return told[-1]
@@ -200,7 +200,7 @@ def test_a_plan_is_all_that_a_restored_machine_gets(
 ) -> None:
     """Other kernel options and other modules are another boot; another plan is not."""
 
-    def make(machine: Machine, given: Boot, into: Path) -> Snapshot:
+    def make(machine: QemuMachine, given: Boot, into: Path) -> Snapshot:
         raise _MadeError
 
     monkeypatch.setattr(snapshots, "make_snapshot", make)
@@ -228,7 +228,7 @@ def test_a_disk_without_room_for_a_snapshot_is_said(
 
 
 def test_a_snapshot_in_use_is_not_forgotten(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(machine: Machine, given: Boot, into: Path) -> Snapshot:
+    def make(machine: QemuMachine, given: Boot, into: Path) -> Snapshot:
         (into / "snapshot.qcow2").touch()
         sha256 = hashlib.sha256().hexdigest()
         (into / "snapshot.json").write_text(json.dumps({"sha256": sha256}))
@@ -236,7 +236,7 @@ def test_a_snapshot_in_use_is_not_forgotten(kept: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(snapshots, "make_snapshot", make)
     boot = Boot([], kept, None, kept, kept, stall_s=1.0)
-    with kept_snapshot("used", Machine(), lambda work: boot) as snapshot:
+    with kept_snapshot("used", QemuMachine(), lambda work: boot) as snapshot:
         for n in range(40):
             (kept / f"{n:02}").mkdir()
         os.utime(snapshot.folder, (0, 0))

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from iolab.paths import REFERENCE
 from paper.make.cells import CALLS, Cell, Pair
 from paper.make.documents import REPORTS, observed
@@ -34,7 +34,7 @@ def _cell(role: str, boot: int, *, switches: int, **costs: int) -> Cell:
     row: dict[str, Any] = {"kernel": "6.1", "boot": boot, "weight": weight, "intervention": "none"}
     row |= {"ios": 10, "switches_per_io": switches / 10}
     chain = pd.DataFrame(columns=["cell", "task", "does", "other", "count", "wait_ns"])
-    return Cell(row, Profile(nodes, totals), chain)
+    return Cell(row, CostProfile(nodes, totals), chain)
 
 
 def _pair(boot: int, more: int, *, switches: int = 20) -> Pair:

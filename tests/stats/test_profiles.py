@@ -8,7 +8,7 @@ import math
 import pandas as pd
 import pytest
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from iolab.stats.profiles import (
     boot_differences,
     difference,
@@ -19,16 +19,16 @@ from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 
 
-def _profile(ios: int = 10, **costs: int) -> Profile:
+def _profile(ios: int = 10, **costs: int) -> CostProfile:
     """A profile whose functions cost so many instructions per I/O, one below the other."""
     rows = [(n - 1, "fio", name, cost * ios, ios) for n, (name, cost) in enumerate(costs.items())]
     rows += [(-1, "python3", "agent", 1000, 0), (-1, "swapper/0", "do_idle", 1000, 0)]
     nodes = pd.DataFrame(rows, columns=["parent", "task", "function", "instructions", "calls"])
     nodes = nodes.assign(pid=1, cpu=0, module="").astype({"parent": "int32"})
-    return Profile(nodes, {"instructions": int(nodes["instructions"].sum()), "ios": ios})
+    return CostProfile(nodes, {"instructions": int(nodes["instructions"].sum()), "ios": ios})
 
 
-def _data() -> tuple[Dataset, dict[str, Profile]]:
+def _data() -> tuple[Dataset, dict[str, CostProfile]]:
     rows, profiles = [], {}
     for boot, extra in enumerate((40, 50, 60)):
         for role, weight in (("control", None), ("treatment", 1000)):

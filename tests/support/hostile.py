@@ -28,7 +28,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from guestprof.profile_file import write_profile
 from iolab.blocks import Block
 from iolab.cli import main
@@ -80,7 +80,7 @@ class Hostile:
         nodes = {"parent": [-1], "task": ["fio"], "pid": [1], "cpu": [0], "function": ["read"]}
         profile = pd.DataFrame({**nodes, "module": ["vmlinux"], "instructions": [9], "calls": [1]})
         write_profile(
-            self.whole / f"profiles/{self.key}/c000.parquet", Profile(profile, {"ios": 1})
+            self.whole / f"profiles/{self.key}/c000.parquet", CostProfile(profile, {"ios": 1})
         )
 
     @property

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from guestprof.profile_file import read_profile
 from iolab.blocks import Block
 from iolab.design import blocks_of
@@ -57,7 +57,7 @@ class Comparison:
     differing: list[str]
     lines: int
     costs: tuple[Cost, Cost] | None
-    profiles: dict[str, Profile]
+    profiles: dict[str, CostProfile]
 
 
 def smoke_block(pathology: str, kernel: str, *, boot: int = 0, cpus: int | None = None) -> Block:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from icountvm.kernels import cached_kernel
 from iolab.pathology.base import Claim
 from iolab.pathology.expressions import question_of
@@ -162,7 +162,7 @@ def test_a_report_shows_what_a_commit_says_as_it_is(
     assert "+# not a heading" in diff[: diff.index("\n````\n")]
 
 
-def _profile(scheduler: int) -> Profile:
+def _profile(scheduler: int) -> CostProfile:
     nodes = pd.DataFrame(
         {
             "parent": np.array([-1, 0], dtype=np.int32),
@@ -175,7 +175,7 @@ def _profile(scheduler: int) -> Profile:
             "calls": [10, 10],
         }
     )
-    return Profile(nodes, {"instructions": 100 + scheduler, "ios": 10})
+    return CostProfile(nodes, {"instructions": 100 + scheduler, "ios": 10})
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -191,7 +191,7 @@ def test_a_commit_is_explained_by_its_costs_and_by_switches(
     history(repository, *(BAD, GOOD) if fixed else (GOOD, BAD))
     asked: list[tuple[object, str]] = []
 
-    def observe(how: Judging, kernel: str) -> Profile:
+    def observe(how: Judging, kernel: str) -> CostProfile:
         return _profile(900 if _is_bad(kernel) else 400)
 
     def find(request: WhyRequest, *_: object) -> Why:
@@ -241,7 +241,7 @@ def test_a_commit_that_cannot_be_observed_is_reported_with_the_reason(
 ) -> None:
     history(repository, GOOD, BAD)
 
-    def cannot(*_: object) -> Profile:
+    def cannot(*_: object) -> CostProfile:
         raise CannotRunError("the kernel lacks its types")
 
     monkeypatch.setattr("iolab.sweeps.bisect.observe_kernel", cannot)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from guestprof.profile_file import write_events, write_profile
 from iolab.blocks import Block
 from iolab.design import blocks_of
@@ -84,7 +84,7 @@ def test_a_block_without_its_profiles_is_measured_again(
 
 
 def test_a_flat_profile_is_enough_for_a_flat_one_only(
-    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: Profile
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: CostProfile
 ) -> None:
     monkeypatch.setattr(measure, "missing_blocks", lambda *_: [])
     profiles = ProfileStore(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fiojobs.language import read_job
-from icountvm.cpio import Entry, write_cpio
+from icountvm.cpio import CpioEntry, write_cpio
 from icountvm.guest_programs import guest_program
 from icountvm.image import Image, ensure_image
 from icountvm.parts import locked_parts
@@ -188,7 +188,7 @@ def test_a_fio_that_is_killed_refuses_nothing() -> None:
 
 def test_an_image_without_fio_is_said(tmp_path: Path) -> None:
     path = tmp_path / "image.cpio"
-    write_cpio(path, [Entry.file("usr/bin/dd", b"x")])
+    write_cpio(path, [CpioEntry.file("usr/bin/dd", b"x")])
     with pytest.raises(IolabError, match=r"the guest image .* lacks fio: remove its folder"):
         guest_program(Image(path, ""), "fio")
     path.write_bytes(b"070701 is not an archive")

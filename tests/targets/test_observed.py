@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from guestprof.observation import ready_observer
-from guestprof.profile import NO_PID, NO_SYMBOL, USER, Profile
+from guestprof.profile import NO_PID, NO_SYMBOL, USER, CostProfile
 from guestprof.profile_file import read_profile
 from iolab.measure import SWITCH_CALLS, switch_chain, switches
 from iolab.targets.shipped import program, program_entries
@@ -102,7 +102,7 @@ def results(
     return folder / "plain", folder / "observed"
 
 
-def _profile(results: tuple[Path, Path], cell: str) -> Profile:
+def _profile(results: tuple[Path, Path], cell: str) -> CostProfile:
     return read_profile(results[1] / "profiles" / f"{cell}.parquet")
 
 
@@ -110,7 +110,7 @@ def _recorded(results: tuple[Path, Path], cell: str) -> pd.DataFrame:
     return pd.read_parquet(results[1] / "profiles" / f"{cell}.events.parquet")
 
 
-def _calls(profile: Profile, function: str, **where: Any) -> int:
+def _calls(profile: CostProfile, function: str, **where: Any) -> int:
     frame = profile.functions()
     for name, value in where.items():
         frame = frame[frame[name] == value]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from icountvm import guest
-from icountvm.qemu import Boot, GuestError, Machine
+from icountvm.qemu import Boot, GuestError, QemuMachine
 from icountvm.snapshots import Snapshot, run_restored
 from iolab.store.counters import histogram, measures
 from iolab.targets.vm import VmTarget
@@ -259,7 +259,7 @@ def test_a_machine_too_small_for_its_image_says_so(target: VmTarget, tmp_path: P
 def test_a_guest_that_hangs_is_stopped(
     target: VmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def impatient(machine: Machine, kept: Snapshot, given: Boot, *rest: Any) -> Path:
+    def impatient(machine: QemuMachine, kept: Snapshot, given: Boot, *rest: Any) -> Path:
         return run_restored(machine, kept, replace(given, stall_s=20.0), *rest)
 
     monkeypatch.setattr(guest, "run_restored", impatient)

@@ -13,11 +13,11 @@ from typing import Final
 from fiojobs.arithmetic import expression_of, number, whole
 from fiojobs.carriers import carried, commands_of, is_call, opens_shell, starts_fio
 from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
-from fiojobs.grammar import SUBSHELL, Group, Node, Simple, mentions, shown_test, tree_of
+from fiojobs.grammar import SUBSHELL, Compound, Node, Simple, mentions, shown_test, tree_of
 from fiojobs.plain import FIO
 from fiojobs.starters import STARTERS, program_of
-from fiojobs.state import State, Test
-from fiojobs.steps import LeaveError, Step, check_named, in_background, too_long
+from fiojobs.state import ShellState, Test
+from fiojobs.steps import LeaveError, ShellStep, check_named, in_background, too_long
 from fiojobs.variables import VARIABLE, filled, is_set_by, names_in, parts_of, values_of, words_of
 from fiojobs.words import shown, substituted
 from iolab_base.errors import UserError
@@ -32,14 +32,14 @@ _DEEPEST: Final = 16
 # A loop over the arguments of a script, which is read as if it had none.
 _OVER_ARGUMENTS: Final = re.compile(r"getopts |shift\b|.*\$(?:#|\{#\})")
 _ENDS: Final = re.compile("break|return|exit")
-_Steps = Generator[Step, None, None]
+_Steps = Generator[ShellStep, None, None]
 
 
 class Script:
     """A shell that runs a script: its variables, functions and arguments."""
 
     def __init__(self, arguments: Sequence[str] | None = None) -> None:
-        self._state = State(arguments)
+        self._state = ShellState(arguments)
         self._functions: dict[str, Sequence[Node]] = {}
         self._conditions: list[str] = []
         # What the last test found, and its words.
@@ -53,7 +53,7 @@ class Script:
         self._shells = 0
         self._count = 0
 
-    def run(self, nodes: Sequence[Node]) -> Iterator[Step]:
+    def run(self, nodes: Sequence[Node]) -> Iterator[ShellStep]:
         """Yield the commands that a shell runs.
 
         Raises UserError for a loop or a condition on which calls of fio depend, and that the text
@@ -84,7 +84,7 @@ class Script:
     def _node(self, node: Node, before: str) -> _Steps:
         if {"&&": self._result is False, "||": self._result is True}.get(before, False):
             return
-        if isinstance(node, Group) and node.kind == "function":
+        if isinstance(node, Compound) and node.kind == "function":
             self._define(node.head[0], node.parts[0].body)
             return
         # Whether a shell runs it may depend on the commands before.
@@ -99,7 +99,7 @@ class Script:
             yield from self._simple(node, before, test)
             self._test = test if before == "&&" else None
             return
-        kinds: Mapping[str, Callable[[Group], _Steps]] = {
+        kinds: Mapping[str, Callable[[Compound], _Steps]] = {
             "if": self._if,
             "case": self._case,
             "for": self._for,
@@ -195,7 +195,7 @@ class Script:
             raise UserError(f"the fio job runs more than {_MOST_STEPS} commands: give its calls")
         conditions = " and ".join(dict.fromkeys(filter(None, self._conditions)))
         environment, unsure = self._state.copy()
-        yield Step(
+        yield ShellStep(
             node.words, node.files, before, node.end, conditions, environment, frozenset(unsure)
         )
         check_named(node.words, self._functions, self._has_call)
@@ -256,13 +256,13 @@ class Script:
                     raise
                 self._result = leave.result
 
-    def _decide(self, test: Sequence[Node]) -> Generator[Step, None, bool | None]:
+    def _decide(self, test: Sequence[Node]) -> Generator[ShellStep, None, bool | None]:
         """Yield the commands of a test; return what it finds, None if the text does not tell."""
         self._result = None
         yield from self._nodes(test)
         return self._result
 
-    def _if(self, group: Group) -> _Steps:
+    def _if(self, group: Compound) -> _Steps:
         tests: list[Test] = []
         bodies: list[Sequence[Node]] = []
         taken: bool | None = False
@@ -279,7 +279,7 @@ class Script:
                 break
         yield from self._branches(tests, bodies, exhaustive=taken is True)
 
-    def _case(self, group: Group) -> _Steps:
+    def _case(self, group: Compound) -> _Steps:
         word = group.head[1]
         value = filled(word, self._state.known)
         parts = group.parts
@@ -331,7 +331,7 @@ class Script:
             self._conditions.pop()
         self._state.settle(endings, tests)
 
-    def _for(self, group: Group) -> _Steps:
+    def _for(self, group: Compound) -> _Steps:
         name, *listed = group.head[1:] or [""]
         if name.startswith("(("):
             yield from self._counts(group, expression_of([name, *listed]))
@@ -348,7 +348,7 @@ class Script:
             if not (yield from self._round(group)):
                 break
 
-    def _counts(self, group: Group, head: str) -> _Steps:
+    def _counts(self, group: Compound, head: str) -> _Steps:
         """Yield the steps of ``for ((FIRST; TEST; NEXT))``."""
         first, test, after = [*head.split(";"), "", ""][:3]
         self._state.calculate(first)
@@ -362,7 +362,7 @@ class Script:
             self._state.calculate(after)
         raise too_long(group, _MOST_ROUNDS)
 
-    def _while(self, group: Group) -> _Steps:
+    def _while(self, group: Compound) -> _Steps:
         part = group.parts[0]
         unknown, calls = "@" not in self._state.environment, self._has_call(part.body)
         if unknown and mentions(group, _OVER_ARGUMENTS) and not calls:
@@ -381,7 +381,7 @@ class Script:
                 return
         raise too_long(group, _MOST_ROUNDS)
 
-    def _round(self, group: Group) -> Generator[Step, None, bool]:
+    def _round(self, group: Compound) -> Generator[ShellStep, None, bool]:
         """Yield the steps of one round of a loop; return whether another one may follow."""
         try:
             yield from self._nodes(group.parts[0].body)
@@ -393,7 +393,7 @@ class Script:
             return leave.kind == "continue"
         return True
 
-    def _unknown(self, group: Group, listed: Sequence[str], name: str = "") -> _Steps:
+    def _unknown(self, group: Compound, listed: Sequence[str], name: str = "") -> _Steps:
         """Yield the steps of a loop whose rounds the text does not tell, if none is a call."""
         body = group.parts[0].body
         if self._has_call(body):
@@ -425,7 +425,7 @@ class Script:
 
     def _calls(self, node: Node, depth: int) -> bool:
         """Return whether one command calls fio: itself, by a function, a variable or ``$(...)``."""
-        if isinstance(node, Group):
+        if isinstance(node, Compound):
             parts = [] if node.kind == "function" else node.parts
             return any(self._has_call([*part.test, *part.body], depth) for part in parts)
         words = [word for word in node.words if word not in _BEFORE and not is_set_by(word)] or [""]

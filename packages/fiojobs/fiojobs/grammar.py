@@ -42,25 +42,25 @@ class Simple:
 
 
 @dataclass
-class Part:
+class Branch:
     """A branch or a body: what is tested for it, and its commands."""
 
-    test: list[Simple | Group]
-    body: list[Simple | Group]
+    test: list[Simple | Compound]
+    body: list[Simple | Compound]
     patterns: list[str] = field(default_factory=list)
 
 
 @dataclass
-class Group:
+class Compound:
     """An ``if``, a loop, a ``case``, commands in braces or a function, and what ends it."""
 
     kind: str
     head: list[str]
-    parts: list[Part]
+    parts: list[Branch]
     end: str
 
 
-Node = Simple | Group
+Node = Simple | Compound
 
 
 class _Token(NamedTuple):
@@ -169,26 +169,26 @@ class _Reader:
         if self.at in self.paired and self.tokens[self.at].kind in _CLOSES:
             self.at += 1
             body = self._group(self.tokens[self.at - 1])
-            return Group("function", token.words, [Part([], [body])], "\n")
+            return Compound("function", token.words, [Branch([], [body])], "\n")
         return Simple([*token.words, "()"], [], token.end)
 
-    def _group(self, token: _Token) -> Group:
+    def _group(self, token: _Token) -> Compound:
         end = _CLOSES[token.kind]
-        parts: list[Part] = []
+        parts: list[Branch] = []
         if token.kind == "if":
             keyword = "if"
             while keyword != "fi":
                 test = [] if keyword == "else" else self._until("then", "else", "elif", "fi")
                 body = self.nodes("elif", "else", "fi")
-                parts.append(Part(test, body))
+                parts.append(Branch(test, body))
                 keyword = self._take()
         elif token.kind == "case":
             parts = self._cases()
         else:
             test = [] if end == "}" else self._until("do", end)
-            parts = [Part(test, self.nodes(end))]
+            parts = [Branch(test, self.nodes(end))]
             self._take()
-        return Group(token.kind, token.words, parts, self.tokens[self.at - 1].end)
+        return Compound(token.kind, token.words, parts, self.tokens[self.at - 1].end)
 
     def _take(self) -> str:
         """Return the keyword that comes next."""
@@ -202,8 +202,8 @@ class _Reader:
             self.at += 1
         return found
 
-    def _cases(self) -> list[Part]:
-        parts: list[Part] = []
+    def _cases(self) -> list[Branch]:
+        parts: list[Branch] = []
         body: list[Node] = []
         for node in self.nodes("esac"):
             match = _PATTERN.fullmatch(node.words[0]) if isinstance(node, Simple) else None
@@ -216,7 +216,7 @@ class _Reader:
                 patterns.append(last.words[0].lstrip("("))
                 body.pop()
             body = []
-            parts.append(Part([], body, patterns))
+            parts.append(Branch([], body, patterns))
         self._take()
         return parts
 
@@ -226,11 +226,11 @@ def shown_test(test: Sequence[Node]) -> str:
     return " ".join(word for node in test if isinstance(node, Simple) for word in node.words)[:60]
 
 
-def mentions(group: Group, pattern: re.Pattern[str]) -> bool:
+def mentions(group: Compound, pattern: re.Pattern[str]) -> bool:
     """Return whether a command within a construct matches a pattern."""
     for part in group.parts:
         for node in (*part.test, *part.body):
-            if isinstance(node, Group):
+            if isinstance(node, Compound):
                 if mentions(node, pattern):
                     return True
             elif pattern.match(" ".join(node.words)):

@@ -8,7 +8,7 @@ from typing import Final
 
 from fiojobs.arithmetic import seconds_us
 from fiojobs.options import engine_of, has_own_files, is_set, only_reads
-from fiojobs.table import Work
+from fiojobs.table import Draft
 from iolab_agent.fio_values import bytes_of, time_us
 
 # Times, in us without a unit, by which a job would be another one if they outlast the run.
@@ -40,7 +40,7 @@ _NOT_ATOMIC: Final = (
 _NO_HUGE_PAGES: Final = "as asked; it fails unless huge pages are reserved, as by boot.hugepages=64"
 
 
-def say_what_the_run_misses(work: Work, name: str, runtime_ms: int, *, to_end: bool) -> None:
+def say_what_the_run_misses(work: Draft, name: str, runtime_ms: int, *, to_end: bool) -> None:
     """Say which options have little or no effect on what is measured."""
     options = work.options[name]
     for option, us in (

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fiojobs.options import NO_FILES, engine_of, files_of, is_direct
-from fiojobs.table import Work
+from fiojobs.table import Draft
 from iolab_agent.fio_options import processes_of
 from iolab_agent.fio_values import bytes_of
 from iolab_base.errors import UserError
@@ -38,7 +38,7 @@ _MOVES = ("offset", "offset_increment")
 _SCALED = ("offset", "offset_increment", "io_size", "zonesize", "zonerange", "zoneskip")
 
 
-def give_bytes(work: Work, name: str) -> None:
+def give_bytes(work: Draft, name: str) -> None:
     """Write sizes whose unit has an i, or kb_base or hexadecimal digits, in bytes, as fio does."""
     base = 1024
     for option, value in list(work.options[name].items()):
@@ -78,7 +78,7 @@ def parts_of_sectors(options: Mapping[str, str]) -> bool:
     return is_direct(options) and any(bytes_of(text) % 4096 for text in places)
 
 
-def give_sizes(work: Work, phases: Sequence[Sequence[str]], *, shared: bool, device: bool) -> int:
+def give_sizes(work: Draft, phases: Sequence[Sequence[str]], *, shared: bool, device: bool) -> int:
     """Return the size of each file in MiB; give sections the sizes that fit, in their ratios."""
     around = work.around
     if around.size_mib is not None and around.size_mib < 1:
@@ -171,7 +171,7 @@ def _moved(options: Mapping[str, str], room: int) -> int:
 
 
 def _give_size(
-    work: Work, name: str, asked: int, factor: float, why: str, *, size_mib: int, equal: bool
+    work: Draft, name: str, asked: int, factor: float, why: str, *, size_mib: int, equal: bool
 ) -> None:
     options, room = work.options[name], work.around.room_mib * _MIB
     makes_files = any(option in options for option in ("directory", "filename"))
@@ -216,7 +216,7 @@ def _largest_block(options: Mapping[str, str]) -> int:
     return max(map(bytes_of, blocks), default=0)
 
 
-def _of_room(work: Work) -> str:
+def _of_room(work: Draft) -> str:
     return f"of the room for {work.around.room_mib} MiB, as all sizes"
 
 
@@ -224,7 +224,7 @@ def _shown(size: int) -> str:
     return f"{size / _MIB:g} MiB" if size >= _MIB else f"{size / 1024:g} KiB"
 
 
-def _scale(work: Work, name: str, factor: float, why: str, *, percent: bool) -> None:
+def _scale(work: Draft, name: str, factor: float, why: str, *, percent: bool) -> None:
     """Scale what is a part of a size, in whole blocks if it was; `percent`: also shares of it."""
     if factor >= 1 and not percent:
         return

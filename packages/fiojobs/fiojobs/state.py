@@ -41,7 +41,7 @@ class Test(NamedTuple):
     fails: bool
 
 
-class State:
+class ShellState:
     """The variables of a script.
 
     Parameters

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fiojobs.carriers import commands_of, is_call
-from fiojobs.grammar import Group, Node, tree_of
+from fiojobs.grammar import Compound, Node, tree_of
 from fiojobs.starters import HARMLESS
 from fiojobs.variables import DECLARES
 from fiojobs.words import shown
@@ -19,7 +19,7 @@ _OWN: Final = HARMLESS.union(DECLARES).difference(("trap", "command"))
 
 
 @dataclass(frozen=True)
-class Step:
+class ShellStep:
     """One simple command that a shell runs.
 
     Parameters
@@ -56,7 +56,7 @@ class LeaveError(Exception):
         self.kind, self.levels, self.result = kind, levels, result
 
 
-def in_background(steps: Iterable[Step]) -> Iterator[Step]:
+def in_background(steps: Iterable[ShellStep]) -> Iterator[ShellStep]:
     """Yield the steps of a construct in the background, and say so with the last call."""
     found = list(steps)
     places = [place for place, step in enumerate(found) if is_call(step.words)]
@@ -82,7 +82,7 @@ def check_named(
             raise UserError(f"the fio job: {shown(words[0])} calls {name}(): call it by itself")
 
 
-def too_long(group: Group, rounds: int) -> UserError:
+def too_long(group: Compound, rounds: int) -> UserError:
     """Return the error for a loop that has more rounds than some."""
     return UserError(
         f"the fio job: the loop {shown(' '.join(group.head))} has more than {rounds} rounds"

@@ -48,7 +48,7 @@ class Surroundings:
 
 
 @dataclass
-class Work:
+class Draft:
     """A translation in the making: each section's options, and the rows so far."""
 
     around: Surroundings

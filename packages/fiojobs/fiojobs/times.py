@@ -9,7 +9,7 @@ from typing import Final
 from fiojobs.arithmetic import seconds_us
 from fiojobs.missed import say_what_the_run_misses
 from fiojobs.options import is_set
-from fiojobs.table import Work
+from fiojobs.table import Draft
 from iolab_base.errors import UserError
 
 # Virtual time in which a job without a runtime has to end.
@@ -19,7 +19,7 @@ _OVER_AGAIN: Final = "a job that finishes early starts again until its time is o
 
 
 def give_times(
-    work: Work, phases: Sequence[Sequence[str]], ending: Sequence[str]
+    work: Draft, phases: Sequence[Sequence[str]], ending: Sequence[str]
 ) -> tuple[int, int, bool]:
     """Return ramp and runtime in ms, and whether the job runs to its end."""
     around = work.around
@@ -74,7 +74,7 @@ def give_times(
     return ramp_ms, runtime_ms, to_end
 
 
-def _start_delay(work: Work, name: str, begin_us: int, ratio: float, runtime_ms: int) -> None:
+def _start_delay(work: Draft, name: str, begin_us: int, ratio: float, runtime_ms: int) -> None:
     """Scale a delay, counted from the start of its phase; fio counts from its own."""
     text = work.options[name].get("startdelay")
     if text is None or (ratio == 1 and not begin_us):

@@ -28,7 +28,7 @@ from fiojobs.options import (
     why_without_effect,
 )
 from fiojobs.sizes import give_bytes, give_sizes, parts_of_sectors
-from fiojobs.table import Row, Surroundings, Work
+from fiojobs.table import Draft, Row, Surroundings
 from fiojobs.times import give_times
 from iolab_agent.cgroup_files import cores_of
 from iolab_agent.fio_options import GRAMMARS, faults_of, same_option
@@ -123,7 +123,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     asked = conditional_sections(job)
     named = {s.name: {same_option(k): v for k, v in s.options.items()} for s, _ in asked}
     repeated = _repeated(named)
-    work = Work(around, {name: o for name, o in named.items() if name not in repeated})
+    work = Draft(around, {name: o for name, o in named.items() if name not in repeated})
     for name, first in repeated.items():
         work.say(name, "all options", f"those of {first}", "nothing", _AGAIN)
     for section, condition in asked:
@@ -229,7 +229,7 @@ def _check_number_of_processes(options: Mapping[str, str]) -> None:
         raise UserError(f"the fio job's numjobs is not a number of processes: {text[:40]!r}")
 
 
-def _fill_keywords(work: Work, name: str) -> None:
+def _fill_keywords(work: Draft, name: str) -> None:
     """Fill in what fio itself would read from the machine; see its documentation of keywords."""
     around = work.around
     values = {"pagesize": 4096, "mb_memory": around.memory_mib, "ncpus": around.cpus}
@@ -239,7 +239,7 @@ def _fill_keywords(work: Work, name: str) -> None:
             work.change(name, option, calculated(filled), "the virtual machine's")
 
 
-def _phases(work: Work) -> list[list[str]]:
+def _phases(work: Draft) -> list[list[str]]:
     """Return the sections that run at the same time, in the order of fio; drop those without I/O.
 
     A stonewall holds back all sections behind it, wait_for its own (run_threads() of backend.c).
@@ -277,7 +277,7 @@ def _phases(work: Work) -> list[list[str]]:
     return phases
 
 
-def _verification(work: Work, name: str) -> None:
+def _verification(work: Draft, name: str) -> None:
     options = work.options[name]
     reads, measured = only_reads(options), unverified(options)
     if verifies(options) and not reads and is_set(options, "verify_only"):
@@ -295,7 +295,7 @@ def _verification(work: Work, name: str) -> None:
         work.change(name, "do_verify", measured["do_verify"], why)
 
 
-def _page_cache(work: Work, name: str) -> None:
+def _page_cache(work: Draft, name: str) -> None:
     """Say that reads find a file in the page cache, where fio by itself would drop it."""
     options = work.options[name]
     reads = direction(options) in _READING
@@ -308,7 +308,7 @@ def _page_cache(work: Work, name: str) -> None:
         work.say(name, "invalidate", "not named", "0", why)
 
 
-def _cores(work: Work, name: str) -> None:
+def _cores(work: Draft, name: str) -> None:
     """Give a section cores that the machine has."""
     options, cpus = work.options[name], work.around.cpus
     if "cpumask" in options:
@@ -353,7 +353,7 @@ def _memory(*paths: str) -> str:
     return "; in memory with filesystem='tmpfs'" if in_memory else ""
 
 
-def _named(work: Work) -> dict[str, list[str]]:
+def _named(work: Draft) -> dict[str, list[str]]:
     """Return the files and devices that each section names; a name in two folders is two files."""
     named = {n: _names(o["filename"]) for n, o in work.options.items() if o.get("filename")}
     for name in itertools.chain.from_iterable(named.values()):
@@ -368,7 +368,7 @@ def _named(work: Work) -> dict[str, list[str]]:
     return named
 
 
-def _places(work: Work) -> tuple[int, bool]:
+def _places(work: Draft) -> tuple[int, bool]:
     """Return how many devices the job uses itself, and whether all processes share one file.
 
     Sections whose files fio must make itself get the measured folder.
@@ -415,7 +415,7 @@ def _places(work: Work) -> tuple[int, bool]:
 
 
 def _on_devices(
-    work: Work, named: Mapping[str, list[str]], devices: Sequence[str]
+    work: Draft, named: Mapping[str, list[str]], devices: Sequence[str]
 ) -> tuple[int, bool]:
     alone = len(named) == len(work.options) and all(f == [devices[0]] for f in named.values())
     for name in named:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from guestprof.calls import write_calls
     from guestprof.flames import differential_flame, flame
     from guestprof.observation import Observation, ready_observer
-    from guestprof.profile import Profile
+    from guestprof.profile import CostProfile
     from guestprof.profile_export import write_collapsed, write_pprof
     from guestprof.profile_file import read_profile
     from guestprof.schedule import switches
 
 __all__ = [
+    "CostProfile",
     "Observation",
-    "Profile",
     "differential_flame",
     "flame",
     "read_profile",
@@ -35,7 +35,7 @@ __all__ = [
 
 _PLACES = {
     "Observation": "observation",
-    "Profile": "profile",
+    "CostProfile": "profile",
     "ready_observer": "observation",
     "read_profile": "profile_file",
     "flame": "flames",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from guestprof.profile import USER, Profile
+from guestprof.profile import USER, CostProfile
 from iolab_base.files import write_output
 
 # Nodes below this share of the whole are too narrow to see and not drawn one by one.
@@ -153,7 +153,7 @@ class Flame:
         return f"<Flame: {self.title}>"
 
 
-def _tree(profile: Profile, scale: float) -> dict[str, Any]:
+def _tree(profile: CostProfile, scale: float) -> dict[str, Any]:
     """Return the stacks of all tasks as one tree: own value, and children by name."""
     root: dict[str, Any] = {"s": 0.0, "k": "", "c": {}}
     parents = profile.nodes["parent"].tolist()
@@ -222,7 +222,7 @@ def _page(tree: Mapping[str, Any], *, title: str, unit: str, differential: bool)
     return Flame(document, title)
 
 
-def flame(profile: Profile, title: str = "instructions by task and stack") -> Flame:
+def flame(profile: CostProfile, title: str = "instructions by task and stack") -> Flame:
     """Return the flame graph of a profile.
 
     A bar's width is the number of instructions of a function with all that it called; a click
@@ -235,7 +235,7 @@ def flame(profile: Profile, title: str = "instructions by task and stack") -> Fl
 
 
 def differential_flame(
-    treated: Profile, control: Profile, title: str = "treated against control"
+    treated: CostProfile, control: CostProfile, title: str = "treated against control"
 ) -> Flame:
     """Return a flame graph of one profile, coloured by its difference to another one.
 

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 
 from guestprof.build import build_plugin
-from guestprof.profile import NO_PID, Profile
+from guestprof.profile import NO_PID, CostProfile
 from guestprof.profile_file import write_events, write_profile
 from guestprof.programs import ProgramSymbols, program_symbols
-from guestprof.symbols import FIRST_SYMBOL, RESERVED, Symbols, kernel_symbols
+from guestprof.symbols import FIRST_SYMBOL, RESERVED, KernelSymbols, kernel_symbols
 from guestprof.windows import NO_TASK, Window, function_names, read_windows
 from icountvm.compiler import find_compiler
-from icountvm.cpio import Entry, read_cpio
+from icountvm.cpio import CpioEntry, read_cpio
 from icountvm.guest import Guest
 from icountvm.image import Image
 from iolab_base.errors import CannotRunError
@@ -43,7 +43,7 @@ class Observation:
     """
 
     plugin: Path
-    symbols: Symbols
+    symbols: KernelSymbols
     cells: frozenset[int]
     events: frozenset[str] = frozenset()
     flat: bool = False
@@ -88,7 +88,7 @@ class Observation:
         paths = [str(path).replace(",", ",,") for path in (self.plugin, folder)]
         return ["-plugin", f"{paths[0]},folder={paths[1]}"]
 
-    def profiles(self, folder: Path) -> dict[str, tuple[Profile, pd.DataFrame]]:
+    def profiles(self, folder: Path) -> dict[str, tuple[CostProfile, pd.DataFrame]]:
         """Return profiles and recorded events by cell id, from the folder that `options` filled."""
         names = {number: ("", name) for number, name in RESERVED.items()}
         functions = [name for one in self.programs for name in one.functions.values()]
@@ -117,7 +117,7 @@ class Observation:
                 write_events(into / f"{cell}.events.parquet", events, self.events)
 
 
-def _profile(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -> Profile:
+def _profile(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -> CostProfile:
     nodes = window.nodes
     # A root stands for a task and has no function: the tree's first functions become the roots.
     kept = (nodes["func"] >= 0).to_numpy()
@@ -138,7 +138,7 @@ def _profile(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -
             "calls": nodes["calls"].to_numpy()[kept],
         }
     )
-    return Profile(frame, {**window.totals, "flat": int(flat)})
+    return CostProfile(frame, {**window.totals, "flat": int(flat)})
 
 
 def _events(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) -> pd.DataFrame:
@@ -164,10 +164,10 @@ def _events(window: Window, names: dict[int, tuple[str, str]], *, flat: bool) ->
     )
 
 
-def _programs(image: Image, files: Iterable[Entry]) -> Iterator[ProgramSymbols]:
+def _programs(image: Image, files: Iterable[CpioEntry]) -> Iterator[ProgramSymbols]:
     """Yield the functions of the image's fio and of further programs."""
     own = (entry for entry in read_cpio(image.path) if entry.name == _FIO)
-    entries: dict[str, Entry] = {entry.name: entry for entry in (*own, *files)}
+    entries: dict[str, CpioEntry] = {entry.name: entry for entry in (*own, *files)}
     for path, entry in entries.items():
         data = entry.data if isinstance(entry.data, bytes) else entry.data.read_bytes()
         found = program_symbols(path.rpartition("/")[2], data)
@@ -179,7 +179,7 @@ def ready_observer(
     guest: Guest,
     *,
     cells: Iterable[int],
-    files: Iterable[Entry] = (),
+    files: Iterable[CpioEntry] = (),
     events: Iterable[str] = (),
     flat: bool = False,
 ) -> Observation:

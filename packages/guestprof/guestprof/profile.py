@@ -78,7 +78,7 @@ def subsystem_of(function: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Profile:
+class CostProfile:
     """Instructions and calls of one cell.
 
     Parameters
@@ -158,7 +158,7 @@ class Profile:
         known = self.nodes["instructions"].where(~pd.Series(broken, self.nodes.index), 0).sum()
         return float(known / max(1, self.totals["instructions"]))
 
-    def of_tasks(self, pattern: str) -> Profile:
+    def of_tasks(self, pattern: str) -> CostProfile:
         """Return the part of the tasks whose names match a regular expression, whole."""
         kept = self.nodes["task"].astype(str).str.fullmatch(pattern).to_numpy(dtype=bool)
         number = np.cumsum(kept) - 1
@@ -166,9 +166,9 @@ class Profile:
         parents = nodes["parent"].to_numpy()
         nodes["parent"] = np.where(parents >= 0, number[parents], -1)
         totals = {**self.totals, "instructions": int(nodes["instructions"].sum())}
-        return Profile(nodes.reset_index(drop=True), totals)
+        return CostProfile(nodes.reset_index(drop=True), totals)
 
-    def working(self) -> Profile:
+    def working(self) -> CostProfile:
         """Return the part without the agent's own tasks and the idle ones."""
         return self.of_tasks(rf"(?!{_AGENT}|{_IDLE}).*")
 

@@ -7,20 +7,20 @@ import gzip
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from iolab_base.files import write_output
 
 # Numbers of the fields of profile.proto (github.com/google/pprof, proto/profile.proto).
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 4, 5, 6
 
 
-def _collapsed_stacks(profile: Profile) -> Iterator[str]:
+def _collapsed_stacks(profile: CostProfile) -> Iterator[str]:
     """Yield a line for each stack: task and functions joined by semicolons, then instructions."""
     for stack, instructions in _sums(profile).items():
         yield f"{stack} {instructions}"
 
 
-def _collapsed_difference(treated: Profile, control: Profile) -> Iterator[str]:
+def _collapsed_difference(treated: CostProfile, control: CostProfile) -> Iterator[str]:
     """Yield a line for each stack: the control's instructions, then the treated one's."""
     scale = treated.ios / control.ios
     first, second = _sums(control.working()), _sums(treated.working())
@@ -28,7 +28,7 @@ def _collapsed_difference(treated: Profile, control: Profile) -> Iterator[str]:
         yield f"{stack} {round(scale * first.get(stack, 0))} {second.get(stack, 0)}"
 
 
-def _sums(profile: Profile) -> dict[str, int]:
+def _sums(profile: CostProfile) -> dict[str, int]:
     """Return the instructions of each stack of each task, summed over processors."""
     frame = profile.stacks()
     frame = frame[frame["instructions"] > 0]
@@ -40,7 +40,9 @@ def _sums(profile: Profile) -> dict[str, int]:
     return sums
 
 
-def write_collapsed(path: Path | str, profile: Profile, control: Profile | None = None) -> None:
+def write_collapsed(
+    path: Path | str, profile: CostProfile, control: CostProfile | None = None
+) -> None:
     """Write a profile as collapsed stacks, or its difference to another one.
 
     With a control, the lines are those of difffolded.pl, which flamegraph.pl draws as a
@@ -74,7 +76,7 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
     return _bytes(field, b"".join(map(_varint, values)))
 
 
-def write_pprof(path: Path | str, profile: Profile) -> None:
+def write_pprof(path: Path | str, profile: CostProfile) -> None:
     """Write a profile for pprof: instructions and calls, the task as outermost function.
 
     The file is compressed, as pprof expects it.

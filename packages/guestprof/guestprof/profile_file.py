@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from guestprof.profile import Profile
+from guestprof.profile import CostProfile
 from iolab_base import foreign
 from iolab_base.errors import IolabError
 from iolab_base.files import atomic_write
@@ -26,7 +26,7 @@ _DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 _COLUMNS = ("parent", "task", "pid", "cpu", "function", "module", "instructions", "calls")
 
 
-def write_profile(path: Path, profile: Profile) -> None:
+def write_profile(path: Path, profile: CostProfile) -> None:
     """Write a profile, whole or not at all."""
     described = {"format": _FORMAT, "totals": dict(profile.totals)}
     _write(path, profile.nodes[list(_COLUMNS)], _KEY, described)
@@ -45,7 +45,7 @@ def _write(path: Path, frame: pd.DataFrame, key: bytes, described: object) -> No
     atomic_write(path, stream.getvalue())
 
 
-def read_profile(path: Path, *, below: Path | None = None) -> Profile:
+def read_profile(path: Path, *, below: Path | None = None) -> CostProfile:
     """Return the profile in a file; raise IolabError if it is missing, damaged or foreign.
 
     `path` and `below` are as in `iolab_base.reading.open_regular`.
@@ -61,7 +61,7 @@ def read_profile(path: Path, *, below: Path | None = None) -> Profile:
             raise IolabError(f"{path} holds a damaged profile: it is not a tree")
     except _DAMAGED as error:
         raise IolabError(f"{path} holds no profile: {foreign.line(str(error))}") from error
-    return Profile(nodes, totals)
+    return CostProfile(nodes, totals)
 
 
 def is_flat(path: Path, *, below: Path | None = None) -> bool:

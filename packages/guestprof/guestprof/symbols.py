@@ -24,11 +24,11 @@ import numpy.typing as npt
 from guestprof import symbols_work
 from guestprof.btf import Btf
 from icountvm.channel import CHANNEL_BYTES
-from icountvm.guest import Guest, Work
+from icountvm.guest import Guest, GuestWork
 from icountvm.image import Image
 from icountvm.kernels import Kernel
 from icountvm.layout import LayoutError, member_offsets
-from icountvm.qemu import GuestError, Machine
+from icountvm.qemu import GuestError, QemuMachine
 from icountvm.toolbox import Toolbox
 from iolab_base.cached import DAMAGED, make_folder
 from iolab_base.errors import CannotRunError, IolabError
@@ -87,7 +87,7 @@ _FORMAT = 6
 
 
 @dataclass(frozen=True)
-class Symbols:
+class KernelSymbols:
     """The functions of a kernel.
 
     `names` are by number, from `FIRST_SYMBOL` on. `table` has (start, id, flags) by address; a gap
@@ -141,7 +141,9 @@ def _text_lines(kallsyms: str) -> Iterator[tuple[int, str, str]]:
             yield int(match[1], 16), match[2], match[3]
 
 
-def parse_symbols(kallsyms: str, btf: bytes, built: Mapping[str, int] | None = None) -> Symbols:
+def parse_symbols(
+    kallsyms: str, btf: bytes, built: Mapping[str, int] | None = None
+) -> KernelSymbols:
     """Return the functions of a kernel from /proc/kallsyms and /sys/kernel/btf/vmlinux.
 
     BTF is not needed if offsets are known from the kernel's build (`built`). Raises CannotRunError
@@ -175,7 +177,7 @@ def parse_symbols(kallsyms: str, btf: bytes, built: Mapping[str, int] | None = N
         offsets = dict(built) if built else member_offsets(Btf(btf).offset)
     except LayoutError as error:
         raise CannotRunError(str(error)) from error
-    return Symbols(names, np.array(rows, dtype=SYMBOL), offsets)
+    return KernelSymbols(names, np.array(rows, dtype=SYMBOL), offsets)
 
 
 def _built_offsets(kernel: Kernel) -> dict[str, int]:
@@ -192,26 +194,26 @@ def _ask(kernel: Kernel, image: Image, toolbox: Toolbox, folder: Path) -> tuple[
     code = io.BytesIO()
     with zipfile.ZipFile(code, "w") as archive:
         archive.write(symbols_work.__file__, "symbols_work.py")
-    guest = Guest(kernel, image, toolbox, Machine("tcg", memory_mib=_MEMORY_MIB))
+    guest = Guest(kernel, image, toolbox, QemuMachine("tcg", memory_mib=_MEMORY_MIB))
     most = dict.fromkeys(("agent.json", "btf", "kallsyms"), CHANNEL_BYTES)
     results = folder / "results"
-    guest.work(Work(code.getvalue(), "symbols_work"), b"-", results, most)
+    guest.work(GuestWork(code.getvalue(), "symbols_work"), b"-", results, most)
     kallsyms = (results / "kallsyms").read_text(errors="replace")
     return kallsyms, (results / "btf").read_bytes()
 
 
-def _stored(folder: Path) -> Symbols | None:
+def _stored(folder: Path) -> KernelSymbols | None:
     try:
         described: dict[str, Any] = json.loads((folder / "symbols.json").read_text())
         if digest_file(folder / "symbols.npy") != described["table"]:
             return None
         table = np.load(folder / "symbols.npy", allow_pickle=False)
-        return Symbols(list(described["names"]), table, dict(described["offsets"]))
+        return KernelSymbols(list(described["names"]), table, dict(described["offsets"]))
     except DAMAGED:
         return None
 
 
-def kernel_symbols(kernel: Kernel, image: Image, toolbox: Toolbox) -> Symbols:
+def kernel_symbols(kernel: Kernel, image: Image, toolbox: Toolbox) -> KernelSymbols:
     """Return the functions of a kernel; boot it to get them if the cache lacks them.
 
     Raises CannotRunError if the kernel does not boot, or lacks symbols or types.

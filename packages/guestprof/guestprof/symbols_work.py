@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Work of a guest that only hands over its kernel's symbols and types (`icountvm.guest.Work`)."""
+"""Hand over a guest's kernel symbols and types (`icountvm.guest.GuestWork`)."""
 
 from pathlib import Path
 

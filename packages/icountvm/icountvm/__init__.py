@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-    from icountvm.cpio import Entry
-    from icountvm.guest import Guest, Work, prepare
+    from icountvm.cpio import CpioEntry
+    from icountvm.guest import Guest, GuestWork, prepare
     from icountvm.kernels import Kernel, add_kernel, get_kernel, list_kernels
-    from icountvm.qemu import GuestError, Machine
+    from icountvm.qemu import GuestError, QemuMachine
 
 __all__ = [
-    "Entry",
+    "CpioEntry",
     "Guest",
     "GuestError",
+    "GuestWork",
     "Kernel",
-    "Machine",
-    "Work",
+    "QemuMachine",
     "add_kernel",
     "get_kernel",
     "list_kernels",
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Entry": "cpio",
+    "CpioEntry": "cpio",
     "Guest": "guest",
     "GuestError": "qemu",
     "Kernel": "kernels",
-    "Machine": "qemu",
-    "Work": "guest",
+    "QemuMachine": "qemu",
+    "GuestWork": "guest",
     "add_kernel": "kernels",
     "get_kernel": "kernels",
     "list_kernels": "kernels",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from icountvm.bzimage import has_entry, payload_of
-from icountvm.cpio import Entry, write_cpio
+from icountvm.cpio import CpioEntry, write_cpio
 from icountvm.kernels import Kernel
 from iolab_base.files import atomic_write, cache_dir
 
@@ -50,17 +50,17 @@ def modules_archive(kernel: Kernel) -> Path:
         forced = kernel.config is not None and _FORCED.search(kernel.config.read_text()) is not None
         entries = list(_module_entries(kernel, signed=forced))
         if kernel.config is not None:
-            entries.append(Entry.file(f"boot/config-{kernel.release}", kernel.config))
+            entries.append(CpioEntry.file(f"boot/config-{kernel.release}", kernel.config))
         write_cpio(path, entries)
     return path
 
 
-def _module_entries(kernel: Kernel, *, signed: bool) -> Iterator[Entry]:
+def _module_entries(kernel: Kernel, *, signed: bool) -> Iterator[CpioEntry]:
     base = f"lib/modules/{kernel.release}"
     for file in sorted(path for path in kernel.modules.rglob("*") if path.is_file()):
         name = f"{base}/{file.relative_to(kernel.modules).as_posix()}"
         keep = signed or file.suffix != ".ko"
-        yield Entry.file(name, file if keep else _unsigned(file.read_bytes()))
+        yield CpioEntry.file(name, file if keep else _unsigned(file.read_bytes()))
 
 
 def _unsigned(module: bytes) -> bytes:

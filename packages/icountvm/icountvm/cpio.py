@@ -26,7 +26,7 @@ _HEADER = 110
 
 
 @dataclass(frozen=True)
-class Entry:
+class CpioEntry:
     """One entry of an archive; make it with the class methods.
 
     The name is relative to the guest's ``/``; the mode has the file type, as ``st_mode``. The data
@@ -39,41 +39,41 @@ class Entry:
     device: tuple[int, int] = (0, 0)
 
     @classmethod
-    def file(cls, name: str, data: bytes | Path, *, executable: bool = False) -> Entry:
+    def file(cls, name: str, data: bytes | Path, *, executable: bool = False) -> CpioEntry:
         """Return a regular file; a path as `data` is read when the archive is written."""
         return cls(name, stat.S_IFREG | (0o755 if executable else 0o644), data)
 
     @classmethod
-    def directory(cls, name: str, mode: int = 0o755) -> Entry:
+    def directory(cls, name: str, mode: int = 0o755) -> CpioEntry:
         """Return a directory."""
         return cls(name, stat.S_IFDIR | mode)
 
     @classmethod
-    def symlink(cls, name: str, target: str) -> Entry:
+    def symlink(cls, name: str, target: str) -> CpioEntry:
         """Return a symbolic link to `target`."""
         return cls(name, stat.S_IFLNK | 0o777, target.encode())
 
     @classmethod
-    def char_device(cls, name: str, major: int, minor: int, mode: int = 0o600) -> Entry:
+    def char_device(cls, name: str, major: int, minor: int, mode: int = 0o600) -> CpioEntry:
         """Return a character device."""
         return cls(name, stat.S_IFCHR | mode, device=(major, minor))
 
 
-def _complete(entries: Iterable[Entry]) -> Iterator[Entry]:
+def _complete(entries: Iterable[CpioEntry]) -> Iterator[CpioEntry]:
     """Yield the entries in order of their names, each after the directories above it."""
-    by_name: dict[str, Entry] = {}
+    by_name: dict[str, CpioEntry] = {}
     for entry in entries:
         if by_name.setdefault(entry.name, entry) != entry:
             raise ValueError(f"two different entries for {entry.name}")
     for name in list(by_name):
         for parent in PurePosixPath(name).parents:
             if parent != PurePosixPath("."):
-                by_name.setdefault(str(parent), Entry.directory(str(parent)))
+                by_name.setdefault(str(parent), CpioEntry.directory(str(parent)))
     # Sort by path component, so that a directory comes before its contents.
     yield from (by_name[name] for name in sorted(by_name, key=lambda name: name.split("/")))
 
 
-def _put(stream: IO[bytes], inode: int, entry: Entry) -> None:
+def _put(stream: IO[bytes], inode: int, entry: CpioEntry) -> None:
     data = entry.data.read_bytes() if isinstance(entry.data, Path) else entry.data
     name = entry.name.encode() + b"\0"
     numbers = (
@@ -94,7 +94,7 @@ def _put(stream: IO[bytes], inode: int, entry: Entry) -> None:
     stream.write(header + b"\0" * (-len(header) % 4) + data + b"\0" * (-len(data) % 4))
 
 
-def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
+def write_cpio(path: Path, entries: Iterable[CpioEntry]) -> None:
     """Write an archive atomically, with missing directories; ValueError if two entries conflict."""
     with scratch_dir(path.parent) as work:
         made = work / "archive"
@@ -102,7 +102,7 @@ def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
             with made.open("wb") as stream:
                 for inode, entry in enumerate(_complete(entries), 1):
                     _put(stream, inode, entry)
-                _put(stream, 0, Entry(_TRAILER, 0))
+                _put(stream, 0, CpioEntry(_TRAILER, 0))
                 stream.write(b"\0" * (-stream.tell() % _BLOCK))
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -112,7 +112,7 @@ def write_cpio(path: Path, entries: Iterable[Entry]) -> None:
             raise IolabError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_cpio(path: Path) -> Iterator[Entry]:
+def read_cpio(path: Path) -> Iterator[CpioEntry]:
     """Yield the entries of an archive written by `write_cpio`, in its order."""
     try:
         with path.open("rb") as stream:
@@ -128,6 +128,6 @@ def read_cpio(path: Path) -> Iterator[Entry]:
                     return
                 data = stream.read(size)
                 stream.seek(-stream.tell() % 4, os.SEEK_CUR)
-                yield Entry(name, mode, data, (device[0], device[1]))
+                yield CpioEntry(name, mode, data, (device[0], device[1]))
     except (OSError, ValueError) as error:
         raise IolabError(f"cannot read {path}: {error}") from error

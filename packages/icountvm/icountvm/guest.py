@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from icountvm import guest_init
 from icountvm.boot_files import RECIPE, boot_image, modules_archive
 from icountvm.channel import CHANNEL_BYTES, ChannelError, make_channel, put_plan, unpack_channel
-from icountvm.cpio import Entry, write_cpio
+from icountvm.cpio import CpioEntry, write_cpio
 from icountvm.image import Image, ensure_image
 from icountvm.kernels import Kernel, check_name, get_kernel
 from icountvm.preload import HOST_TIME, build_preload
-from icountvm.qemu import Accelerator, Boot, GuestError, Machine, boot, options_digest
+from icountvm.qemu import Accelerator, Boot, GuestError, QemuMachine, boot, options_digest
 from icountvm.snapshots import Snapshot, can_be_kept, kept_snapshot, run_restored, run_until_stop
 from icountvm.toolbox import Toolbox, ensure_toolbox
 from iolab_base.cached import DAMAGED, make_folder
@@ -43,7 +43,7 @@ _STALL_S = 240.0
 
 
 @dataclass(frozen=True)
-class Work:
+class GuestWork:
     """What a guest does.
 
     Attributes
@@ -59,17 +59,17 @@ class Work:
 
     code: bytes
     module: str
-    files: Sequence[Entry] = ()
+    files: Sequence[CpioEntry] = ()
 
 
-class Observer(Protocol):
+class GuestObserver(Protocol):
     """What watches a machine from outside, as a plugin of its QEMU."""
 
     @property
     def digest(self) -> str:
         """Everything that what it keeps of a machine depends on."""
 
-    def keeping(self) -> Observer:
+    def keeping(self) -> GuestObserver:
         """Return an observer that follows a booting machine only."""
 
     def options(self, folder: Path, *, kept: Path | None = None, keeps: bool = False) -> list[str]:
@@ -92,13 +92,13 @@ def machine_identity() -> dict[str, str]:
 class Guest:
     """A virtual machine with one kernel, ready to work.
 
-    ``machine`` defines how its time passes; see `icountvm.qemu.Machine`.
+    ``machine`` defines how its time passes; see `icountvm.qemu.QemuMachine`.
     """
 
     kernel: Kernel
     image: Image
     toolbox: Toolbox
-    machine: Machine
+    machine: QemuMachine
 
     def identity(self) -> dict[str, Any]:
         """Return everything about this machine that its results depend on."""
@@ -119,14 +119,14 @@ class Guest:
 
     def work(
         self,
-        work: Work,
+        work: GuestWork,
         plan: bytes,
         into: Path,
         most: Mapping[str, int],
         *,
         stall_s: float = _STALL_S,
         on_line: Callable[[str], None] = lambda line: None,
-        observer: Observer | None = None,
+        observer: GuestObserver | None = None,
     ) -> Path:
         """Work on a plan to its end, and return the console's output.
 
@@ -206,7 +206,7 @@ class Guest:
         key = digest_of({**self.identity(), **booted, "job": digest_file(archive)})
         return kept_snapshot(key[:32], self.machine, lambda folder: self._given(folder, archive))
 
-    def _observed_boot(self, archive: Path, snapshot: Snapshot, observer: Observer) -> Path:
+    def _observed_boot(self, archive: Path, snapshot: Snapshot, observer: GuestObserver) -> Path:
         """Return what the observer knows of the machine's tasks when it is restored."""
 
         def make(folder: Path) -> None:
@@ -218,17 +218,17 @@ class Guest:
         return make_folder(snapshot.folder / f"observed-{observer.digest[:16]}", make)
 
 
-def _archive(work: Work, folder: Path) -> Path:
+def _archive(work: GuestWork, folder: Path) -> Path:
     """Write what is added to the image: the first process, the work, its files."""
     path = folder / "work.cpio"
     entries = [
-        Entry.file("init", _INIT, executable=True),
-        Entry.file("icountvm/guest_init.py", _GUEST_INIT),
-        Entry.file("icountvm/code.pyz", work.code),
-        Entry.file("icountvm/module", work.module.encode()),
+        CpioEntry.file("init", _INIT, executable=True),
+        CpioEntry.file("icountvm/guest_init.py", _GUEST_INIT),
+        CpioEntry.file("icountvm/code.pyz", work.code),
+        CpioEntry.file("icountvm/module", work.module.encode()),
     ]
     entries += [
-        Entry.symlink(f"usr/local/sbin/{name}", "/bin/busybox") for name in ("mount", "umount")
+        CpioEntry.symlink(f"usr/local/sbin/{name}", "/bin/busybox") for name in ("mount", "umount")
     ]
     write_cpio(path, [*entries, *work.files])
     return path
@@ -260,7 +260,7 @@ def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
     _log.info("booting a machine under KVM, to see whether it can")
     with scratch_dir(cache_dir()) as work:
         probe = work / "probe.cpio"
-        write_cpio(probe, [Entry.file("init", _PROBE_INIT, executable=True)])
+        write_cpio(probe, [CpioEntry.file("init", _PROBE_INIT, executable=True)])
         channel = work / "channel"
         make_channel(channel)
         try:
@@ -273,7 +273,7 @@ def kvm_boots(kernel: Kernel, image: Image, toolbox: Toolbox) -> str:
                 folder=work,
                 stall_s=_PROBE_S,
             )
-            boot(Machine(accelerator="kvm", memory_mib=512), given)
+            boot(QemuMachine(accelerator="kvm", memory_mib=512), given)
             reason = "" if (work / "console.txt").stat().st_size else "the guest said nothing"
         except GuestError as error:
             reason = error.reason
@@ -301,6 +301,6 @@ def prepare(kernel: str, clock: str = "virtual", *, cpus: int = 1, memory_mib: i
     accelerator: Accelerator = "icount"
     if clock == "host":
         accelerator = "tcg" if kvm_boots(found, image, toolbox) else "kvm"
-    machine = Machine(accelerator, cpus, memory_mib)
+    machine = QemuMachine(accelerator, cpus, memory_mib)
     build_preload(machine)
     return Guest(found, image, toolbox, machine)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The guest's first process: mount file systems, do the work, hand over the results.
 
-It runs inside the virtual machine only. The work is a module of the zip file beside it (see
-`icountvm.guest.Work`). What it does in ``prepare`` does not depend on the plan, and comes first.
+It runs inside the virtual machine only. The work is a module of the zip file beside it
+(`icountvm.guest.GuestWork`). Its ``prepare`` does not depend on the plan, and comes first.
 Then the host may stop the machine, keep it as a snapshot, and continue from there for each plan
 (`icountvm.snapshots`). The plan and the results pass through the shared memory of an ivshmem
 device. Writing there is writing to memory: no driver is involved, and nothing reaches the host

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from icountvm.cpio import Entry, write_cpio
+from icountvm.cpio import CpioEntry, write_cpio
 from icountvm.deb import unpack
 from icountvm.elf import closure
 from icountvm.parts import fetch_parts, locked_parts, parts_digest
@@ -130,7 +130,7 @@ def _compile_stdlib(root: Path, sources: Iterable[str], work: Path) -> None:
     run([*interpreter, *compiler, *paths], timeout_s=600, env=environment)
 
 
-def _entries(root: Path, work: Path) -> Iterator[Entry]:
+def _entries(root: Path, work: Path) -> Iterator[CpioEntry]:
     library = list(_stdlib_files(root))
     _compile_stdlib(root, (name for name in library if name.endswith(".py")), work)
     # Compiled modules without their sources: half the bytes.
@@ -139,14 +139,14 @@ def _entries(root: Path, work: Path) -> Iterator[Entry]:
     for name in wanted:
         path = root / name
         if path.is_symlink():
-            yield Entry.symlink(name, str(path.readlink()))
+            yield CpioEntry.symlink(name, str(path.readlink()))
         else:
-            yield Entry.file(name, path, executable=bool(path.stat().st_mode & 0o100))
-    yield from (Entry.symlink(name, target) for name, target in _LINKS.items())
-    yield from (Entry.directory(name) for name in _FOLDERS)
-    yield Entry.char_device("dev/console", 5, 1)
-    yield Entry.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
-    yield Entry.file("etc/group", b"root:x:0:\n")
+            yield CpioEntry.file(name, path, executable=bool(path.stat().st_mode & 0o100))
+    yield from (CpioEntry.symlink(name, target) for name, target in _LINKS.items())
+    yield from (CpioEntry.directory(name) for name in _FOLDERS)
+    yield CpioEntry.char_device("dev/console", 5, 1)
+    yield CpioEntry.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+    yield CpioEntry.file("etc/group", b"root:x:0:\n")
 
 
 def _described(folder: Path) -> Image | None:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from icountvm.compiler import build_library
-from icountvm.qemu import Machine
+from icountvm.qemu import QemuMachine
 
 _SOURCES = Path(__file__).with_name("host_time")
 HOST_TIME = _SOURCES / "host_time.c"
 _TURNS = _SOURCES / "turns.c"
 
 
-def build_preload(machine: Machine) -> Path | None:
+def build_preload(machine: QemuMachine) -> Path | None:
     """Return a library to preload into a machine's QEMU; None on the host's clock.
 
     The time of day advances only with QEMU's calls. The threads of a QEMU with several processors,

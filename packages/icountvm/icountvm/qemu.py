@@ -40,7 +40,7 @@ _NO_FILE = Path("-")
 
 
 @dataclass(frozen=True)
-class Machine:
+class QemuMachine:
     """A virtual machine.
 
     The accelerator ``icount`` counts instructions (1 ns each) and skips idle time; ``kvm`` and
@@ -89,7 +89,7 @@ def _counting(cpus: int) -> str:
 
 
 def _argv(
-    machine: Machine, *, qemu: Sequence[str], kernel: Path, initrd: Path | None, console: Path
+    machine: QemuMachine, *, qemu: Sequence[str], kernel: Path, initrd: Path | None, console: Path
 ) -> list[str]:
     if machine.accelerator == "icount":
         accelerator = ["-accel", f"tcg,tb-size={_TRANSLATIONS_MIB}"]
@@ -172,8 +172,8 @@ def options_digest() -> str:
         [
             _argv(machine, qemu=(), kernel=_NO_FILE, initrd=_NO_FILE, console=_NO_FILE)
             for machine in (
-                *(Machine(), Machine(cpus=2)),
-                *(Machine(nvme=(("disk", 64),)), Machine(draw=1)),
+                *(QemuMachine(), QemuMachine(cpus=2)),
+                *(QemuMachine(nvme=(("disk", 64),)), QemuMachine(draw=1)),
             )
         ]
     )
@@ -270,7 +270,7 @@ class Running:
     """
 
     def __init__(
-        self, machine: Machine, given: Boot, progress: Callable[[str], None] = lambda line: None
+        self, machine: QemuMachine, given: Boot, progress: Callable[[str], None] = lambda line: None
     ) -> None:
         # QEMU may get another working directory.
         folder = given.folder.absolute()
@@ -375,7 +375,7 @@ class Running:
 
 
 def boot(
-    machine: Machine, given: Boot, progress: Callable[[str], None] = lambda line: None
+    machine: QemuMachine, given: Boot, progress: Callable[[str], None] = lambda line: None
 ) -> Path:
     """Run a machine from its boot to its end, and return its console's output."""
     running = Running(machine, given, progress)

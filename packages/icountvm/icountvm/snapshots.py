@@ -39,7 +39,7 @@ from typing import Any
 
 from icountvm.channel import make_channel, put_plan, unpack_channel
 from icountvm.monitor import Monitor, MonitorError, monitor_options
-from icountvm.qemu import Boot, GuestError, Machine, Running
+from icountvm.qemu import Boot, GuestError, QemuMachine, Running
 from iolab_base import foreign
 from iolab_base.cached import DAMAGED, lock_of, make_folder
 from iolab_base.errors import CannotRunError, IolabError
@@ -109,12 +109,12 @@ def _digest(path: Path, size: int, changed_ns: int) -> str:
     return digest_file(path)
 
 
-def can_be_kept(machine: Machine) -> bool:
+def can_be_kept(machine: QemuMachine) -> bool:
     """Return whether a snapshot of this machine is the same wherever it is made."""
     return machine.accelerator == "icount"
 
 
-def make_snapshot(machine: Machine, given: Boot, into: Path) -> Snapshot:
+def make_snapshot(machine: QemuMachine, given: Boot, into: Path) -> Snapshot:
     """Boot a machine until it asks to be stopped, and keep it in the empty folder `into`.
 
     Raises CannotRunError if the disk lacks the space.
@@ -154,7 +154,7 @@ def _stood_still(moved_ns: Sequence[int]) -> bool:
     return last_ns < _STILL_NS or (last_ns < _NEAR_NS and alike)
 
 
-def _paused_ns(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
+def _paused_ns(machine: QemuMachine, snapshot: Snapshot, given: Boot) -> int:
     """Return how far a snapshot's clock moved while the machine stopped."""
     run_restored(machine, snapshot, replace(given, initrd=None), b"")
     told = given.folder / "told"
@@ -169,7 +169,7 @@ def _paused_ns(machine: Machine, snapshot: Snapshot, given: Boot) -> int:
 
 
 @contextmanager
-def stopped(machine: Machine, given: Boot) -> Iterator[tuple[Running, Monitor]]:
+def stopped(machine: QemuMachine, given: Boot) -> Iterator[tuple[Running, Monitor]]:
     """Boot a machine until it asks to be stopped; its QEMU is killed after the ``with`` block."""
     with short_dir() as folder:
         options = [
@@ -187,7 +187,7 @@ def stopped(machine: Machine, given: Boot) -> Iterator[tuple[Running, Monitor]]:
             running.kill()
 
 
-def run_until_stop(machine: Machine, given: Boot) -> None:
+def run_until_stop(machine: QemuMachine, given: Boot) -> None:
     """Boot a machine until it asks to be stopped, and let its QEMU end by itself.
 
     A QEMU that records may hang at its end if a signal comes then: it is run again.
@@ -201,7 +201,9 @@ def run_until_stop(machine: Machine, given: Boot) -> None:
 
 
 @contextmanager
-def kept_snapshot(key: str, machine: Machine, given: Callable[[Path], Boot]) -> Iterator[Snapshot]:
+def kept_snapshot(
+    key: str, machine: QemuMachine, given: Callable[[Path], Boot]
+) -> Iterator[Snapshot]:
     """Use the snapshot that is kept under `key`; make it if it is missing or damaged.
 
     `key` names everything that the booted machine depends on. `given` returns what it is booted
@@ -228,7 +230,7 @@ def kept_snapshot(key: str, machine: Machine, given: Callable[[Path], Boot]) -> 
 
 
 def run_restored(
-    machine: Machine,
+    machine: QemuMachine,
     snapshot: Snapshot,
     given: Boot,
     plan: bytes,

@@ -412,7 +412,7 @@ class Plan:
         Whether the machine is a real one, which others use, too: its settings are pinned and its
         state is recorded (`iolab_agent.facts`).
     draw : int, optional
-        What a virtual machine's boot is drawn from (`icountvm.qemu.Machine`), 0 to 2**31 - 1.
+        What a virtual machine's boot is drawn from (`icountvm.qemu.QemuMachine`), 0 to 2**31 - 1.
     """
 
     block: str

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Blocks:
-    """Blocks of virtual machines, as `iolab_cluster.place.Work`."""
+    """Blocks of virtual machines, as `iolab_cluster.place.BlockWork`."""
 
     def __init__(self, blocks: Iterable[Block], store: RawStore) -> None:
         self._store = store

@@ -41,7 +41,7 @@ _MOST_LOSSES: Final = 3
 _MOST_LINES: Final = 20
 
 
-class Work(Protocol):
+class BlockWork(Protocol):
     """What to do with jobs: `iolab_cluster.blocks` measures blocks."""
 
     exclusive: bool
@@ -110,7 +110,7 @@ class ClusterPlace:
     at any time.
     """
 
-    def __init__(self, client: Client, work: Work) -> None:
+    def __init__(self, client: Client, work: BlockWork) -> None:
         self._client, self._work = client, work
         self._topic = f"iolab-{uuid.uuid4().hex[:12]}"
         self._cells: dict[str, int] = {}

@@ -22,7 +22,7 @@ _REPRODUCED = "reproduced"
 
 
 @dataclass(frozen=True)
-class Row:
+class FindingRow:
     """A claim on one kernel, over `n` boots; NaN for missing numbers.
 
     `estimate`, `low` and `high` are the claim's contrast with its interval; `verdict` and `reason`
@@ -54,16 +54,16 @@ class Finding:
 
     pathology: Pathology
     claim: Claim
-    rows: tuple[Row, ...]
+    rows: tuple[FindingRow, ...]
     unmeasured: dict[str, str]
 
     @property
-    def leading(self) -> tuple[Row, ...]:
+    def leading(self) -> tuple[FindingRow, ...]:
         """The kernels on which the claim holds; all kernels if there are none."""
         return tuple(row for row in self.rows if row.holds) or self.rows
 
     @property
-    def clean(self) -> tuple[Row, ...]:
+    def clean(self) -> tuple[FindingRow, ...]:
         """The other kernels."""
         return tuple(row for row in self.rows if row not in self.leading)
 
@@ -123,11 +123,11 @@ def _chosen(pathology: Pathology, measured: pd.DataFrame, name: str | None) -> C
     raise UserError("no claim has a result")
 
 
-def _row(data: Dataset, claim: Claim, row: dict[Any, Any]) -> Row:
+def _row(data: Dataset, claim: Claim, row: dict[Any, Any]) -> FindingRow:
     kernel = str(row["kernel"])
     here = data.cells[data.cells["kernel"] == kernel].iloc[0]
     sides = side_means(data, claim, kernel, claim.value)
-    return Row(
+    return FindingRow(
         kernel=kernel,
         release=str(here["kernel_release"]),
         scheduler=str(here["scheduler"]),

@@ -22,7 +22,7 @@ from iolab.stats.estimates import CONFIDENCE, COVERS, boots_text
 from iolab.store.dataset import Dataset, KernelBuild
 from iolab_mail.cause import cause_words
 from iolab_mail.events import trace_words
-from iolab_mail.finding import Finding, Row, find, side_means
+from iolab_mail.finding import Finding, FindingRow, find, side_means
 from iolab_mail.reproducer import Sides, reproducer
 from iolab_mail.sides import sides_of
 from iolab_mail.text import bullet, command, fold_subject, paragraph, plain_number, table
@@ -186,7 +186,7 @@ def _set_up(sides: Sides, clock: str) -> str:
     )
 
 
-def _estimated(claim: Claim, row: Row, *, whole: bool) -> str:
+def _estimated(claim: Claim, row: FindingRow, *, whole: bool) -> str:
     boots = "1 boot" if row.n == 1 else f"{row.n} boots"
     shown = "" if claim.contrast == "treated" else f", {contrast_words(claim)} "
     shown += "" if claim.contrast == "treated" else number_words(row.estimate)
@@ -199,7 +199,7 @@ def _estimated(claim: Claim, row: Row, *, whole: bool) -> str:
     return f"{shown} {interval}, {level}{boots}"
 
 
-def _interval(row: Row) -> str:
+def _interval(row: FindingRow) -> str:
     if not math.isfinite(row.low) or row.low == row.high:
         return ""
     return f"[{number_words(row.low)}, {number_words(row.high)}]"

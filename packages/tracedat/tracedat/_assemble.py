@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracedat._chunks import Source
+from tracedat._chunks import PageSource
 from tracedat._columns import (
     BUFFER,
     CPU,
@@ -22,7 +22,7 @@ from tracedat._columns import (
 )
 from tracedat._errors import TraceError
 from tracedat._formats import Column, EventFormat, PageLayout
-from tracedat._memory import Room, map_threads, reserve, thread_count
+from tracedat._memory import MemoryRoom, map_threads, reserve, thread_count
 from tracedat._merge import Pages, new_progress
 from tracedat._pages import Loaded, Selection, scan
 from tracedat._strings import DONE, FULL, LOCATION, StringTable, new_table, replace_codes, values
@@ -41,19 +41,19 @@ _PARTS_A_THREAD = 4
 
 
 @dataclass(frozen=True)
-class Job:
+class Assembly:
     """Loaded pages and the columns to decode from them."""
 
     path: Path
     layout: PageLayout
     # The CPUs of the pages, in the order of `Loaded.start`
-    sources: tuple[Source, ...]
+    sources: tuple[PageSource, ...]
     buffers: tuple[str, ...]
     loaded: Loaded
     selection: Selection
     # The columns of each slot
     wanted: tuple[list[Column], ...]
-    room: Room
+    room: MemoryRoom
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def columns_of(event: EventFormat, *, several: bool) -> list[Column]:
     return columns + [column for column in event.columns if column.name != "common_type"]
 
 
-def assemble(job: Job) -> Assembled:
+def assemble(job: Assembly) -> Assembled:
     """Decode all selected events."""
     names = {c.table for columns in job.wanted for c in columns if c.table and c.kind != BUFFER}
     tables = {name: number for number, name in enumerate(sorted(names))}
@@ -104,7 +104,7 @@ def assemble(job: Job) -> Assembled:
     return Assembled(arrays, categories)
 
 
-def _parts(job: Job) -> list[_Part]:
+def _parts(job: Assembly) -> list[_Part]:
     """Split time into parts of about as many events each."""
     loaded, selection = job.loaded, job.selection
     count = min(_PARTS_A_THREAD * thread_count(), int(loaded.counts.sum()) // _PART)
@@ -133,7 +133,7 @@ def _pairs(start: NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(zip(start[:-1].tolist(), start[1:].tolist(), strict=True))
 
 
-def _before(job: Job, cut: int) -> NDArray[np.int64]:
+def _before(job: Assembly, cut: int) -> NDArray[np.int64]:
     """Count the selected events before a raw time, by slot."""
     loaded, selection = job.loaded, job.selection
     counts = np.zeros_like(loaded.counts)
@@ -167,7 +167,7 @@ def _before(job: Job, cut: int) -> NDArray[np.int64]:
 
 
 def _allocate(
-    job: Job, tables: dict[str, int]
+    job: Assembly, tables: dict[str, int]
 ) -> tuple[Fields, Memory, list[dict[str, NDArray[Any]]]]:
     """Return each field's place, the memory of all columns, and the columns in it."""
     start = np.zeros(len(job.wanted) + 1, np.int64)
@@ -220,7 +220,7 @@ def _allocate(
     return fields, memory, arrays
 
 
-def _decode(job: Job, part: _Part, fields: Fields, memory: Memory, tables: int) -> StringTable:
+def _decode(job: Assembly, part: _Part, fields: Fields, memory: Memory, tables: int) -> StringTable:
     """Decode a part of the time into the columns; return its categories."""
     loaded, selection = job.loaded, job.selection
     inside = (loaded.first < part.end) & (loaded.last >= part.begin)
@@ -281,7 +281,7 @@ def _merge(
 
 
 def _recode(
-    job: Job,
+    job: Assembly,
     parts: Sequence[_Part],
     categories: dict[str, Categories],
     codes: Sequence[dict[str, NDArray[np.int32]]],
@@ -309,7 +309,7 @@ def _recode(
     map_threads(lambda one: replace_codes(*one), todo, sum(one[0].nbytes for one in todo))
 
 
-def _outside(job: Job, place: int) -> TraceError:
+def _outside(job: Assembly, place: int) -> TraceError:
     loaded = job.loaded
     page = int(np.searchsorted(loaded.at, place, "right")) - 1
     number = int(np.searchsorted(loaded.start, page, "right")) - 1

@@ -15,7 +15,7 @@ from tracedat._container import Buffer, Container, CpuData
 from tracedat._errors import TooLargeError, TraceError
 from tracedat._file import Plain, TraceFile, decompress, decompress_frames
 from tracedat._formats import PageLayout
-from tracedat._memory import SPAN, Room, map_threads
+from tracedat._memory import SPAN, MemoryRoom, map_threads
 
 # The kernel's have 4 KiB to 1 MiB (RB_WRITE_MASK in kernel/trace/ring_buffer.c).
 _MIN_PAGE, _MAX_PAGE = 1 << 10, 1 << 20
@@ -28,7 +28,7 @@ _CHUNK_HEAD = Struct("<II")
 
 
 @dataclass(frozen=True)
-class Source:
+class PageSource:
     """One CPU of one ring buffer, whose events are in order of time."""
 
     buffer: Buffer
@@ -51,9 +51,9 @@ class Chunk(NamedTuple):
     plain: int
 
 
-def sources_of(container: Container, layout: PageLayout, name: str | None) -> list[Source]:
+def sources_of(container: Container, layout: PageLayout, name: str | None) -> list[PageSource]:
     """Return the CPUs that have pages; events of equal time are put in this order."""
-    sources: list[Source] = []
+    sources: list[PageSource] = []
     for number, buffer in enumerate(container.buffers):
         if name is not None and buffer.name != name:
             continue
@@ -61,11 +61,11 @@ def sources_of(container: Container, layout: PageLayout, name: str | None) -> li
         if not _MIN_PAGE <= size <= _MAX_PAGE or size % 8 or size < layout.head + 8:
             problem = f"buffer {buffer.name!r} has pages of {size} bytes, which is impossible"
             raise TraceError(container.path, problem)
-        sources += [Source(buffer, number, cpu, size) for cpu in buffer.cpus if cpu.size]
+        sources += [PageSource(buffer, number, cpu, size) for cpu in buffer.cpus if cpu.size]
     return sources
 
 
-def chunks_of(file: TraceFile, source: Source, room: Room) -> Iterator[Chunk]:
+def chunks_of(file: TraceFile, source: PageSource, room: MemoryRoom) -> Iterator[Chunk]:
     """Yield the chunks of a source in order; each holds whole pages."""
     data, page = source.data, source.page_size
     if not source.buffer.compressed:
@@ -102,7 +102,7 @@ def chunks_of(file: TraceFile, source: Source, room: Room) -> Iterator[Chunk]:
 
 
 def read_chunks(
-    file: TraceFile, compression: str, source: Source, chunks: Sequence[Chunk]
+    file: TraceFile, compression: str, source: PageSource, chunks: Sequence[Chunk]
 ) -> Sequence[Plain]:
     """Return the pages of each of some compressed chunks that follow each other in the file."""
     start, last = chunks[0].offset, chunks[-1]
@@ -129,14 +129,14 @@ def read_chunks(
 # Decompressed bytes between two indexed times: a window reads at most so many in vain at each edge.
 _STEP = 1 << 20
 
-Part = tuple[Source, list[Chunk]]
+Part = tuple[PageSource, list[Chunk]]
 
 
 @dataclass(frozen=True)
 class _Track:
     """A source's chunks in steps, with the raw time at which each step begins."""
 
-    source: Source
+    source: PageSource
     times: list[int]
     steps: list[list[Chunk]]
 
@@ -144,11 +144,13 @@ class _Track:
 class Index:
     """The raw time at which every step (about a MiB of pages) of every source begins."""
 
-    def __init__(self, file: TraceFile, container: Container, sources: Sequence[Source]) -> None:
+    def __init__(
+        self, file: TraceFile, container: Container, sources: Sequence[PageSource]
+    ) -> None:
         self._file = file
         self._container = container
         size = sum(source.data.size for source in sources)
-        room = Room(file.path)
+        room = MemoryRoom(file.path)
         self._tracks = map_threads(lambda source: self._track(source, room), sources, size)
 
     @property
@@ -156,7 +158,7 @@ class Index:
         """Raw time of the first page; None for a file without records."""
         return min((track.times[0] for track in self._tracks if track.times), default=None)
 
-    def parts(self, begin: int, end: int, room: Room) -> list[Part]:
+    def parts(self, begin: int, end: int, room: MemoryRoom) -> list[Part]:
         """Return the chunks that may hold events of a span of raw time."""
         parts = []
         for track in self._tracks:
@@ -175,7 +177,7 @@ class Index:
             later += track.times[at : at + 1]
         return min(later, default=None)
 
-    def _track(self, source: Source, room: Room) -> _Track:
+    def _track(self, source: PageSource, room: MemoryRoom) -> _Track:
         times: list[int] = []
         steps: list[list[Chunk]] = []
         for step in groups_of(chunks_of(self._file, source, room), _STEP):
@@ -192,7 +194,7 @@ class Index:
             steps.append(step)
         return _Track(source, times, steps)
 
-    def _time(self, source: Source, chunk: Chunk) -> int | None:
+    def _time(self, source: PageSource, chunk: Chunk) -> int | None:
         """Return the raw time of a chunk's first page with records, if any."""
         if source.buffer.compressed:
             compression = self._container.compression

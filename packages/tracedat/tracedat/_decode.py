@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tracedat._assemble import Job, assemble, columns_of
-from tracedat._chunks import Chunk, Index, Source, chunks_of, sources_of
+from tracedat._assemble import Assembly, assemble, columns_of
+from tracedat._chunks import Chunk, Index, PageSource, chunks_of, sources_of
 from tracedat._container import Container, read_container
 from tracedat._errors import RequestError, TooLargeError, nearest
 from tracedat._file import TraceFile
@@ -23,7 +23,7 @@ from tracedat._formats import (
     parse_formats,
     parse_page_layout,
 )
-from tracedat._memory import Room
+from tracedat._memory import MemoryRoom
 from tracedat._pages import UNKNOWN, UNWANTED, Loaded, Selection, load
 from tracedat._text import is_text, read_text
 from tracedat._trace import EventColumns, Loss, Symbols, Trace, TraceInfo
@@ -87,7 +87,7 @@ class Clock:
 
 
 @dataclass
-class Plan:
+class DecodePlan:
     """The part of an open file to decode."""
 
     file: TraceFile
@@ -101,7 +101,7 @@ class Plan:
     wanted: list[str]
     # Byte offset of the event number in a record's data
     type_at: int
-    sources: list[Source]
+    sources: list[PageSource]
 
 
 def read(
@@ -154,7 +154,7 @@ def read(
             return read_text(file, events, between, buffer=buffer, most=most)
         todo = plan(file, events, buffer)
         begin, end = todo.clock.raw_span(between)
-        room = Room(file.path, most)
+        room = MemoryRoom(file.path, most)
         if between is None:
             parts = [(source, _all_chunks(file, source, room)) for source in todo.sources]
         else:
@@ -162,7 +162,7 @@ def read(
         return run(todo, parts, begin, end, between, room=room)
 
 
-def _all_chunks(file: TraceFile, source: Source, room: Room) -> list[Chunk]:
+def _all_chunks(file: TraceFile, source: PageSource, room: MemoryRoom) -> list[Chunk]:
     chunks = []
     for chunk in chunks_of(file, source, room):
         room.take(chunk.plain)
@@ -177,7 +177,7 @@ def check_size(path: Path, most: int) -> None:
     trace has; else `TraceError` as `read` does.
     """
     with TraceFile(path) as file:
-        left, room = most, Room(path)
+        left, room = most, MemoryRoom(path)
         for source in plan(file, None, None).sources:
             for chunk in chunks_of(file, source, room):
                 left -= chunk.plain
@@ -185,7 +185,7 @@ def check_size(path: Path, most: int) -> None:
                     raise TooLargeError(path, f"its pages hold more than {most} bytes")
 
 
-def plan(file: TraceFile, events: Iterable[str] | None, buffer: str | None) -> Plan:
+def plan(file: TraceFile, events: Iterable[str] | None, buffer: str | None) -> DecodePlan:
     """Read the file's description and choose the events to decode."""
     container = read_container(file)
     layout = parse_page_layout(file.path, container.header_page)
@@ -209,7 +209,7 @@ def plan(file: TraceFile, events: Iterable[str] | None, buffer: str | None) -> P
         counters=dict(container.cpustats),
     )
     wanted = list(formats) if events is None else [_key(file.path, formats, e) for e in events]
-    return Plan(
+    return DecodePlan(
         file,
         container,
         layout,
@@ -224,13 +224,13 @@ def plan(file: TraceFile, events: Iterable[str] | None, buffer: str | None) -> P
 
 
 def run(
-    todo: Plan,
-    parts: Sequence[tuple[Source, Sequence[Chunk]]],
+    todo: DecodePlan,
+    parts: Sequence[tuple[PageSource, Sequence[Chunk]]],
     begin: int,
     end: int,
     between: tuple[int, int] | None,
     *,
-    room: Room,
+    room: MemoryRoom,
 ) -> Trace:
     """Decode chunks into a `Trace`."""
     chosen = [todo.formats[name] for name in todo.wanted]
@@ -240,7 +240,7 @@ def run(
     room.limit(_MOST_TIMES * len(loaded.memory) + _LEAST_BYTES)
     sources = [source for source, _ in parts]
     buffers = list(dict.fromkeys(source.buffer.name for source in sources))
-    job = Job(
+    job = Assembly(
         todo.file.path,
         todo.layout,
         tuple(sources),
@@ -273,7 +273,7 @@ def run(
     )
 
 
-def _selection(todo: Plan, chosen: Sequence[EventFormat], begin: int, end: int) -> Selection:
+def _selection(todo: DecodePlan, chosen: Sequence[EventFormat], begin: int, end: int) -> Selection:
     slots = np.full(_NUMBERS, UNKNOWN, np.int32)
     needs = np.zeros(_NUMBERS, np.int32)
     for event in todo.formats.values():
@@ -285,7 +285,11 @@ def _selection(todo: Plan, chosen: Sequence[EventFormat], begin: int, end: int) 
 
 
 def _losses(
-    todo: Plan, sources: Sequence[Source], loaded: Loaded, span: tuple[int, int], room: Room
+    todo: DecodePlan,
+    sources: Sequence[PageSource],
+    loaded: Loaded,
+    span: tuple[int, int],
+    room: MemoryRoom,
 ) -> list[Loss]:
     losses: list[Loss] = []
     for number, source in enumerate(sources):
@@ -375,7 +379,7 @@ def windows(
         while number is not None:
             between = (origin + number * ns, origin + (number + 1) * ns)
             begin, end = todo.clock.raw_span(between)
-            room = Room(file.path)
+            room = MemoryRoom(file.path)
             parts = index.parts(begin, end, room)
             trace = run(todo, parts, begin, end, between, room=room)
             if any(trace.events.values()):
@@ -385,11 +389,11 @@ def windows(
                 number = _next(todo, index, end, origin, ns)
 
 
-def _next(todo: Plan, index: Index, end: int, origin: int, ns: int) -> int | None:
+def _next(todo: DecodePlan, index: Index, end: int, origin: int, ns: int) -> int | None:
     """Return the number of the next window with an event at raw time `end` or later."""
     times = []
     # A step that begins before `end` may hold later events.
-    room = Room(todo.file.path)
+    room = MemoryRoom(todo.file.path)
     rest = run(todo, index.parts(end, end + 1, room), end, _LAST, None, room=room)
     if any(rest.events.values()):
         times.append(rest.span[0])

@@ -25,7 +25,7 @@ _OWN = Path("/proc/self/cgroup")
 _NO_LIMIT = 1 << 62
 
 
-class Room:
+class MemoryRoom:
     """The memory that reading a trace may take; its threads share it."""
 
     def __init__(self, path: Path, most: int | None = None) -> None:

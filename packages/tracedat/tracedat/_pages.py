@@ -23,12 +23,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tracedat._chunks import Chunk, Source, groups_of, read_chunks
+from tracedat._chunks import Chunk, PageSource, groups_of, read_chunks
 from tracedat._container import Container
 from tracedat._errors import TraceError
 from tracedat._file import TraceFile
 from tracedat._formats import PageLayout
-from tracedat._memory import SPAN, Room, map_threads, reserve
+from tracedat._memory import SPAN, MemoryRoom, map_threads, reserve
 
 # Words behind the last page that the record walk and its callers may read.
 SPARE = 8
@@ -249,10 +249,10 @@ def load(
     file: TraceFile,
     container: Container,
     layout: PageLayout,
-    parts: Sequence[tuple[Source, Sequence[Chunk]]],
+    parts: Sequence[tuple[PageSource, Sequence[Chunk]]],
     selection: Selection,
     *,
-    room: Room,
+    room: MemoryRoom,
 ) -> Loaded:
     """Read chunks into memory and check every record in them."""
     sizes = [sum(chunk.plain for chunk in chunks) for _, chunks in parts]
@@ -279,7 +279,7 @@ def load(
     return loaded
 
 
-def _allocate(sources: Sequence[Source], sizes: Sequence[int], slots: int) -> Loaded:
+def _allocate(sources: Sequence[PageSource], sizes: Sequence[int], slots: int) -> Loaded:
     """Allocate memory for so many bytes of pages of each source."""
     total = sum(sizes)
     starts = [0]
@@ -318,7 +318,7 @@ class _Span:
     file: TraceFile
     container: Container
     layout: PageLayout
-    source: Source
+    source: PageSource
     chunks: list[Chunk]
     place: int
     first_page: int
@@ -402,7 +402,7 @@ class _Span:
         return TraceError(self.file.path, inside)
 
 
-def _check_order(path: Path, source: Source, loaded: Loaded, low: int, high: int) -> None:
+def _check_order(path: Path, source: PageSource, loaded: Loaded, low: int, high: int) -> None:
     used = low + np.flatnonzero(loaded.first[low:high] >= 0)
     back = np.flatnonzero(loaded.first[used[1:]] < loaded.last[used[:-1]])
     if back.size:

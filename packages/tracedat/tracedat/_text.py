@@ -19,7 +19,7 @@ from tracedat._container import MAGIC
 from tracedat._errors import RequestError, TraceError, nearest
 from tracedat._file import TraceFile
 from tracedat._formats import INTEGER, TEXT, Column, EventFormat
-from tracedat._memory import Room
+from tracedat._memory import MemoryRoom
 from tracedat._trace import EventColumns, Loss, Symbols, Trace, TraceInfo
 
 # Of the start of a file: a binary one has a zero there.
@@ -117,7 +117,7 @@ def is_text(file: TraceFile) -> bool:
 class _Lines:
     """The lines of a printed trace, sorted by event."""
 
-    def __init__(self, file: TraceFile, buffer: str | None, room: Room) -> None:
+    def __init__(self, file: TraceFile, buffer: str | None, room: MemoryRoom) -> None:
         room.take(_TIMES * file.size)
         self.path = file.path
         self.buffers: dict[str, None] = {}
@@ -291,7 +291,7 @@ def read_text(
     most: int | None,
 ) -> Trace:
     """Read a printed trace into columns, as `tracedat.read` does."""
-    lines = _Lines(file, buffer, Room(file.path, most))
+    lines = _Lines(file, buffer, MemoryRoom(file.path, most))
     for name in events or ():
         if name.rpartition(":")[2] not in lines.events:
             problem = f"has no event {name!r}{nearest(name, lines.events)}"
