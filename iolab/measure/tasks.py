@@ -248,7 +248,8 @@ def migration_causes(trace: Trace) -> pd.DataFrame:
         _last_before(moved, trace.frame(name)) for name in ("sched_waking", "sched_wakeup")
     )
     placed = waking > wakeup
-    emitter = moved["common_pid"].map(trace.comms).fillna("").astype(str)
+    # A trace may name none of them.
+    emitter = moved["common_pid"].map(lambda pid: trace.comms.get(pid, "")).astype(str)
     stopper = emitter.str.startswith("migration/").to_numpy()
     softirq = (moved["common_flags"].to_numpy() & _SOFTIRQ) != 0
     cause = np.select([placed, stopper, softirq], CAUSES[:3], CAUSES[3])

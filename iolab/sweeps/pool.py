@@ -186,7 +186,7 @@ class BlockJob:
 
 
 @dataclass
-class Progress:
+class PoolProgress:
     """Jobs and cells done, their totals, and the estimated seconds left (None at first)."""
 
     jobs: int
@@ -196,7 +196,7 @@ class Progress:
     seconds_left: float | None = None
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[PoolProgress], None]
 OnEnd = Callable[[Any, Failure | None], None]
 # Called with a job that succeeded, its seconds, and how many ran on average, itself included.
 OnTime = Callable[[Any, float, float], None]
@@ -374,10 +374,10 @@ def run_jobs_in(
     on_end: OnEnd = lambda job, error: None,
 ) -> dict[str, Failure]:
     """Run jobs, as many side by side as fit, and return the error of each that failed."""
-    # On an interrupt, running jobs end with all that they started. ``on_progress`` gets the
-    # `Progress` about ten times a second, ``on_end`` each ended job with its error if it failed.
+    # On an interrupt, running jobs end with all that they started. ``on_progress`` gets a
+    # `PoolProgress` ten times a second, ``on_end`` each ended job with its error if it failed.
     waiting = list(wanted)
-    state = Progress(len(waiting), sum(job.cells for job in waiting))
+    state = PoolProgress(len(waiting), sum(job.cells for job in waiting))
     length = _length_of(waiting)
     whole, of_ended = sum(map(length, waiting)), 0.0
     errors: dict[str, Failure] = {}

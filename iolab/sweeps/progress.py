@@ -39,7 +39,7 @@ class SweepProgress:
         """Print a line, above the bar if there is one."""
         tqdm.write(terminal(line), file=sys.stderr)
 
-    def update(self, state: pool.Progress) -> None:
+    def update(self, state: pool.PoolProgress) -> None:
         """Show the state: at once on a terminal, elsewhere after each block and tenth of cells."""
         if not state.cells:
             return
@@ -101,7 +101,7 @@ def _file() -> Any:
 
 
 @contextmanager
-def progress_bar(*, shown: bool) -> Iterator[Callable[[pool.Progress], None]]:
+def progress_bar(*, shown: bool) -> Iterator[Callable[[pool.PoolProgress], None]]:
     """Yield a function that shows the progress of the cells, during a ``with`` block."""
     with tqdm(
         desc="measuring",
@@ -112,7 +112,7 @@ def progress_bar(*, shown: bool) -> Iterator[Callable[[pool.Progress], None]]:
         file=_file() if shown else sys.stderr,
     ) as bar:
 
-        def update(state: pool.Progress) -> None:
+        def update(state: pool.PoolProgress) -> None:
             if (state.cells_done, state.cells) != (bar.n, bar.total):
                 bar.total = state.cells
                 # What was fetched or built before these cells is over.

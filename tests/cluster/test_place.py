@@ -17,7 +17,7 @@ import distributed  # noqa: F401 - else config.set takes its defaults away again
 import pytest
 from dask import config
 
-from iolab.sweeps.pool import Failure, Progress, run_jobs_in
+from iolab.sweeps.pool import Failure, PoolProgress, run_jobs_in
 from iolab_base.errors import CannotRunError, IolabError, UserError
 from iolab_cluster.place import ClusterPlace, connected, known_workers
 from iolab_cluster.recruiting import Recruit, recruit
@@ -294,7 +294,7 @@ def test_what_runs_is_cancelled_when_the_sweep_is_interrupted(
 ) -> None:
     work = SmallWork(tmp_path)
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: PoolProgress) -> None:
         if list(tmp_path.glob("until-*")):
             raise KeyboardInterrupt
 

@@ -20,7 +20,7 @@ from iolab.sweeps.pool import (
     BlockJob,
     Failure,
     LocalPlace,
-    Progress,
+    PoolProgress,
     default_jobs,
     end_all,
     error_said,
@@ -84,7 +84,7 @@ class MadeUpPlace:
     def stop(self) -> None:
         assert self.running_job is None
 
-    def look(self, state: Progress) -> None:
+    def look(self, state: PoolProgress) -> None:
         self.told.append((self.now, state.seconds_left))
 
 
@@ -134,13 +134,13 @@ def test_programs_run_side_by_side_and_one_may_fail(tmp_path: Path) -> None:
         small(tmp_path, "bad", "import json, sys; print(json.dumps({'error': 'no'})); sys.exit(2)"),
         small(tmp_path, "killed", "import os; os.kill(os.getpid(), 9)"),
     ]
-    told: list[Progress] = []
+    told: list[PoolProgress] = []
     ended: list[tuple[str, Failure | None]] = []
     timed: list[str] = []
     errors = run_jobs_in(
         LocalPlace(2, on_time=lambda job, seconds, beside: timed.append(job.name)),
         jobs,
-        on_progress=lambda state: told.append(Progress(**vars(state))),
+        on_progress=lambda state: told.append(PoolProgress(**vars(state))),
         on_end=lambda job, error: ended.append((job.name, error)),
     )
     assert errors == {"bad": Failure("no"), "killed": Failure("was ended by SIGKILL")}
@@ -162,7 +162,7 @@ def _sizes_at_work(
     jobs = [small(folder, name, program, size) for name, size in sizes.items()]
     at_work: list[set[str]] = []
 
-    def look(progress: Progress) -> None:
+    def look(progress: PoolProgress) -> None:
         at_work.append({n for n in sizes if (folder / f"{n}.json.at-work").exists()})
 
     assert run_jobs_in(LocalPlace(3, memory), jobs, on_progress=look) == {}

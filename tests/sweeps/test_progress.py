@@ -9,19 +9,19 @@ import time
 import pytest
 
 from iolab.sweeps import progress
-from iolab.sweeps.pool import Progress
+from iolab.sweeps.pool import PoolProgress
 from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.terminal import OnTerminal
 
 _SWEEP = """
 from iolab.sweeps.progress import SweepProgress
-from iolab.sweeps.pool import Progress
+from iolab.sweeps.pool import PoolProgress
 with SweepProgress() as progress:
     progress.log("fetching kernel 6.1")
-    progress.update(Progress(4, 40))
-    progress.update(Progress(4, 40, 1, 9, 62.0))
+    progress.update(PoolProgress(4, 40))
+    progress.update(PoolProgress(4, 40, 1, 9, 62.0))
     progress.log("block \\x1b[31m [bold]6.1[/bold]: measured")
-    progress.update(Progress(4, 40, 1, 12, 61.0))
+    progress.update(PoolProgress(4, 40, 1, 12, 61.0))
 print("at the end")
 """
 _ARGV = [sys.executable, "-c", _SWEEP]
@@ -59,7 +59,7 @@ def test_what_was_fetched_is_not_said_of_the_cells_after_it(
         assert "unpacking a kernel" in capsys.readouterr().err
         # tqdm draws ten times a second at most.
         time.sleep(0.2)
-        update(Progress(jobs=1, cells=4, cells_done=1))
+        update(PoolProgress(jobs=1, cells=4, cells_done=1))
         said = capsys.readouterr().err
     assert "1/4" in said
     assert "unpacking" not in said

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracedat._formats import INTEGER, INTEGER_UNALIGNED
-from tracedat._merge import MergeProgress, Pages, fill_block, group_block
+from tracedat._merge import Pages, Progress, fill_block, group_block
 from tracedat._strings import DONE, StringTable, copy_texts
 
 # Columns whose values are not in the record; `_formats` has the other kinds.
@@ -65,7 +65,7 @@ def decode(
     fields: Fields,
     memory: Memory,
     strings: StringTable,
-    state: MergeProgress,
+    state: Progress,
 ) -> Any:
     """Decode until everything is done or a table is full; call again to continue."""
     # Returns `DONE`, `FULL`, or -`LOCATION` - offset of a field whose string lies outside its

@@ -34,7 +34,7 @@ class Pages(NamedTuple):
     buffer: NDArray[np.int8]
 
 
-class MergeProgress(NamedTuple):
+class Progress(NamedTuple):
     """The state of the merge, so that it can stop for a full table and continue."""
 
     # [sources]: current page, and its selected events that are still to come
@@ -66,10 +66,10 @@ class MergeProgress(NamedTuple):
     group_start: NDArray[np.int64]
 
 
-def new_progress(sources: int, slots: int) -> MergeProgress:
+def new_progress(sources: int, slots: int) -> Progress:
     """Return the state of the merge before the first event."""
     i32, i64 = np.int32, np.int64
-    return MergeProgress(
+    return Progress(
         page=np.zeros(sources, i64),
         left=np.zeros(sources, i32),
         next=np.zeros(sources, i64),
@@ -125,7 +125,7 @@ def fill_block(
 ) -> None:
     """Fill the block with the next events of all sources in order of time."""
     # Arguments from `words` to `page_start` are those of `Pages`; `head` to `end` are those of
-    # `decode`; the others are fields of `MergeProgress`, which are updated.
+    # `decode`; the others are fields of `Progress`, which are updated.
     # Over 60 lines: one compiled loop. It takes arrays as single arguments, because numba counts
     # references for each array of a tuple.
     size = pending[0]
