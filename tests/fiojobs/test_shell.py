@@ -151,6 +151,13 @@ def test_a_call_in_the_background_may_not_end_where_another_begins() -> None:
     [
         ("wait $P", False),
         ("wait -n", False),
+        ("wait -n $P $Q", False),
+        ("kill -0 $P; kill -USR1 $Q", False),
+        ("while kill -0 $Q 2>/dev/null; do sleep 1; done", False),
+        ("while pgrep fio; do sleep 1; done", False),
+        ("tail --pid=$P -f /dev/null", False),
+        ("iostat 1 & I=$!; kill $I; kill $P", False),
+        ("sudo pkill -9 fio", True),
         ("kill -9 $P; wait $P", False),
         ("wait $P; wait $Q", True),
         ("wait $P $Q", True),
@@ -167,6 +174,35 @@ def test_one_of_two_in_the_background_may_go_on(ends: str, both: bool) -> None:
     else:
         with pytest.raises(UserError, match="background"):
             read_job(text)
+
+
+def test_a_call_behind_one_that_was_killed_begins_after_it() -> None:
+    found = read_job("fio --name=a & P=$!; sleep 600; kill -INT $P\nfio --name=b")
+    assert ["stonewall" in section.options for section in found] == [False, True]
+    # Another program in the background is no call.
+    found = read_job("fio --name=a\niostat 1 | tee log &\nfio --name=b; kill $!")
+    assert ["stonewall" in section.options for section in found] == [False, True]
+    # One that only sleeps between them does not wait.
+    found = read_job("fio --name=a | tail & sleep 5\nfio --name=b; wait")
+    assert ["stonewall" in section.options for section in found] == [False, False]
+
+
+def test_an_argument_of_the_script_is_none_of_a_function() -> None:
+    run = "run() { fio --name=a --rw=$1 --bs=$SIZE --filename=$DISK; }; run read"
+    with pytest.raises(UserError, match=r"needs \$2, an argument"):
+        read_job(f"SIZE=$2; DISK=/dev/sda; {run} 8k")
+    (section,) = read_job(f"SIZE=8k; DISK=/dev/$1; {run}")
+    assert section.options == {"rw": "read", "bs": "8k", "filename": "/dev/$1"}
+    with pytest.raises(UserError, match=r"needs \$1, an argument"):
+        read_job('SIZE=$1; set -- 4k 8k; for b in "$@"; do fio --name=a --bs=$SIZE; done')
+
+
+def test_a_value_of_a_program_before_fio_may_be_a_variable() -> None:
+    found = read_job("C=2; for n in 0 10; do nice -n $n taskset -c $C fio --name=a; done")
+    assert [(s.options["nice"], s.options["cpus_allowed"]) for s in found] == [
+        ("0", "2"),
+        ("10", "2"),
+    ]
 
 
 def test_calls_in_shells_of_their_own_run_beside_each_other() -> None:

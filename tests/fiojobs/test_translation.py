@@ -87,6 +87,13 @@ def test_a_call_that_a_loop_repeats_is_measured_once() -> None:
         assert of_job(job).phases == phases
 
 
+def test_a_call_that_differs_in_what_has_no_effect_here_is_no_repetition() -> None:
+    loop = "for s in noop bfq; do fio --name=a --rw=read --filename=/dev/sda --ioscheduler=$s; done"
+    assert len(of_job(loop).phases) == 2
+    call = "fio --name=a --rw=read --size=1g"
+    assert of_job(f"{call} --create_only=1; {call}; {call}").phases == [["a-2"]]
+
+
 def test_a_section_waits_for_those_that_it_names() -> None:
     job = "[a]\nrw=read\nname=first\n[b]\nrw=read\nwait_for={}\n[c]\nrw=read\nstonewall=0\n"
     # It alone waits: what follows it starts with the first.

@@ -103,7 +103,7 @@ class _Text:
             text = text if _is_any(key, text) else self.filled(text, key)
             if not text and key in GRAMMARS and key not in _ALONE and not GRAMMARS[key].alone:
                 raise UserError(f"the fio job: {key} needs a value, such as {key}=1")
-            _put(merged, key, text)
+            _put(merged, key, re.sub(r"\$\{([0-9]+)_\}", r"$\1", text))
         # fio compares six letters (__parse_jobs_ini() of its init.c).
         if name.startswith("global"):
             self.everywhere = merged
@@ -136,10 +136,10 @@ class _Text:
         if program >= 0:
             raise no_other_program(text[program:])
         name = unknown[0].split("[")[0][:40]
-        if re.fullmatch("[0-9@*#]+", name):
+        if re.fullmatch("[0-9@*#]+_?", name):
             raise UserError(
-                f"the fio job needs ${name}, an argument of its script: name the script's file "
-                "with its arguments, or give the value"
+                f"the fio job needs ${name.rstrip('_')}, an argument of its script: name the "
+                "script's file with its arguments, or give the value"
             )
         if name in self.unsure:
             raise condition_for(name)

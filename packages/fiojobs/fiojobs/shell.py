@@ -31,6 +31,7 @@ from fiojobs.starters import (
     is_harmless,
     program_of,
 )
+from fiojobs.steps import ShellStep
 from fiojobs.variables import (
     VARIABLE,
     assigned,
@@ -55,8 +56,12 @@ _CHANGES: Final = frozenset(("sed", "awk", "tr", "grep", "cut", "head", "tail", 
 _TAKES_OVER: Final = frozenset(
     ("taskset", "renice", "ionice", "chrt", "cgclassify", "cpulimit", "prlimit", "sysctl")
 )
-# What ends the calls in the background.
-_WAITS: Final = ("wait", "kill", "pkill", "killall")
+# What ends the calls in the background, and what asks whether they still run.
+_SIGNALS: Final = ("kill", "pkill", "killall")
+_WAITS: Final = ("wait", *_SIGNALS)
+_LOOKS: Final = ("pgrep", "pidof")
+# Signals that end nothing.
+_GOES_ON: Final = re.compile(r"(?:^|\s)-(?:s[ ]?)?(?:SIG)?(?:0|USR[12]|STOP|CONT|10|12|18|19)\b")
 # Options that only fio has.
 _OF_FIO: Final = re.compile(
     "--?(?:rw|readwrite|bs|blocksize|ioengine|iodepth|numjobs|direct|group_reporting)(?:=|$)"
@@ -122,7 +127,7 @@ def fio_commands(
     piped = None
     found: list[FioCommand] = []
     others: list[_Other] = []
-    last, behind, unread = "", False, False
+    last, unread, of_fio = "", False, False
     background = _Background()
     outside = dict(os.environ)
     script = Script(arguments)
@@ -139,7 +144,7 @@ def fio_commands(
             command = _fio_of(words, step.environment, known)
             others += [] if command else [_Other(words, plain)]
         if command is not None:
-            _check_call(words, running=bool(background.running) and not behind)
+            _check_call(words, running=bool(background.running) and not background.behind)
             _check_harmless(others)
             echoed = _printed(others[-1].words, known) if others else None
             jobs = _known_jobs(texts, [with_variables(word, known) for word in words])
@@ -148,7 +153,7 @@ def fio_commands(
             if last == "|" and echoed:
                 command.here[""] = echoed
             others = []
-            command.beside, command.unsure = behind, step.unsure
+            command.beside, command.unsure = background.behind, step.unsure
             command.condition = step.condition
             found.append(command)
         else:
@@ -156,13 +161,8 @@ def fio_commands(
                 _check_beside(_Other(words, plain))
             unread |= _runs_a_text(words, held, texts)
             _keep(texts, held, written)
-        if command is not None or last in ("|", "|&"):
-            behind = bool(found) and step.end == "&"
-            if behind or step.apart:
-                background.begin()
-        behind = behind and words[:1] != ["wait"]
-        if words[0] in _WAITS:
-            background.end(words[1:], known)
+        of_fio = command is not None or (of_fio and last in ("|", "|&"))
+        background.follow(step, known, is_call=of_fio)
         if len(found) > 2 * _MOST_CALLS:
             # Some may only ask fio for its version.
             break
@@ -174,26 +174,54 @@ def fio_commands(
 
 @dataclass
 class _Background:
-    """How many calls run in the background, and which were ended by name since the last began."""
+    """What runs in the background of a script.
+
+    Parameters
+    ----------
+    running : int
+        How many calls of fio.
+    behind : bool
+        Whether the next call begins together with the one before.
+    others : bool
+        Whether another program ever did: ``$!`` may be its number.
+    ended : set of str
+        What was ended by name since the last call began.
+    """
 
     running: int = 0
+    behind: bool = False
+    others: bool = False
     ended: set[str] = field(default_factory=set)
 
-    def begin(self) -> None:
-        """Count one more."""
-        self.running += 1
-        self.ended.clear()
+    def follow(self, step: ShellStep, known: Mapping[str, str], *, is_call: bool) -> None:
+        """Follow a command that goes there, or waits for what is there."""
+        in_background = step.end == "&"
+        if is_call:
+            self.behind = in_background
+            if in_background or step.apart:
+                self.running += 1
+                self.ended.clear()
+        elif in_background:
+            self.others = True
+        words = step.words
+        name, *named = words[words[0] in ("sudo", "doas") and len(words) > 1 :]
+        # "tail --pid=$!" ends when that does.
+        if name in _WAITS or name in _LOOKS or any(word.startswith("--pid") for word in named):
+            self.behind = False
+        if name in _WAITS and not (name in _SIGNALS and _GOES_ON.search(" ".join(named))):
+            self._end(named, known)
 
-    def end(self, names: Sequence[str], known: Mapping[str, str]) -> None:
+    def _end(self, names: Sequence[str], known: Mapping[str, str]) -> None:
         """End what ``wait`` or ``kill`` names: one for each ``$!``, otherwise all."""
         names = [name for name in names if not re.match("-[^n]", name)]
         values = [value for name in names for value in filled(name, known).split()]
         # "-n": whichever ends first.
-        if not values or not {*values} <= {"$!", "-n"}:
+        first = "-n" in names
+        if not first and (not values or {*values} != {"$!"}):
             self.running = 0
-        elif self.ended.isdisjoint(names):
-            self.running = max(0, self.running - len(values))
-            self.ended.update({*names} - {"-n"})
+        elif not self.others and self.ended.isdisjoint(names):
+            self.running = max(0, self.running - (1 if first else len(values)))
+            self.ended.update(() if first else names)
 
 
 def _check_lost(found: Sequence[FioCommand], uncalled: str | None, *, is_script: bool) -> None:
@@ -395,7 +423,9 @@ def _fio_of(
                     f"with fio{given}"
                 )
             return None
-        options |= as_options(name, arguments(name, rest))
+        taken = arguments(name, rest)
+        own = {**known, **assignments}
+        options |= as_options(name, {key: filled(value, own) for key, value in taken.items()})
     return None
 
 

@@ -32,6 +32,7 @@ _MOST_VARIABLES: Final = 1000
 _LONGEST: Final = 1 << 17
 _OWN: Final = ("local", "declare", "typeset")
 _OF_ARGUMENTS: Final = re.compile("[@*#]|[0-9]+")
+_ARGUMENT: Final = re.compile(r"\$(?:\{([0-9]+)\}|([0-9]))", re.ASCII)
 
 
 class Test(NamedTuple):
@@ -137,7 +138,14 @@ class ShellState:
             return name == "getopts"
         return True
 
+    def _keep_arguments(self) -> None:
+        """Let values that hold unknown arguments of the script mean these, and no later ones."""
+        for name, value in self.environment.items():
+            if "$" in value:
+                self.environment[name] = _ARGUMENT.sub(r"${\1\2_}", value)
+
     def _set_arguments(self, given: Sequence[str]) -> None:
+        self._keep_arguments()
         for place in filter(_OF_ARGUMENTS.fullmatch, list(self.environment)):
             del self.environment[place]
         if not re.search(r"[$`*?]", " ".join(given)):
@@ -183,6 +191,7 @@ class ShellState:
         """
         given = {} if arguments is None else argument_variables(arguments)
         before = {k: v for k, v in self.environment.items() if _OF_ARGUMENTS.fullmatch(k)}
+        self._keep_arguments()
         for name in before:
             del self.environment[name]
         self.environment |= given

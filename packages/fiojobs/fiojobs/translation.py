@@ -51,6 +51,13 @@ _CORES = (
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
 # Options that end a job, where it runs to its end.
 _LIMITS: Final = ("loops", "number_ios")
+# Options that name what fio writes, and the phase itself.
+_NAMING: Final = frozenset(
+    (
+        *("stonewall", "description", "output", "write_bw_log", "write_lat_log", "write_hist_log"),
+        "write_iops_log",
+    )
+)
 # Numbers in names: run1, run2, and the second section of a name.
 _NUMBER: Final = re.compile(r"[-_.]?[0-9]+")
 _AGAIN: Final = "a cell has a fresh device, and boots repeat it"
@@ -177,19 +184,13 @@ def _repeated(named: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     waits = any("wait_for" in options for options in named.values())
     for phase in phases if not waits else ():
-        asked = [(_NUMBER.sub("", name), sorted(_counting(named[name]))) for name in phase]
+        asked = [
+            (_NUMBER.sub("", name), sorted(o for o in named[name].items() if o[0] not in _NAMING))
+            for name in phase
+        ]
         first = firsts.setdefault(repr(asked), phase)
         found |= dict(zip(phase, first, strict=True)) if first is not phase else {}
     return found
-
-
-def _counting(options: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the options that make a difference to what is measured."""
-    return [
-        (name, value)
-        for name, value in options.items()
-        if name in _LIMITS or (name != "stonewall" and why_without_effect(name) is None)
-    ]
 
 
 def _refuse_lacking(name: str, options: Mapping[str, str], *, own_fio: bool) -> None:
