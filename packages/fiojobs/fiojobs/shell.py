@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from fiojobs.background import Background
 from fiojobs.carriers import ASKS, carried, commands_of, opens_shell
 from fiojobs.flow import Script
 from fiojobs.grammar import tree_of
@@ -31,7 +32,6 @@ from fiojobs.starters import (
     is_harmless,
     program_of,
 )
-from fiojobs.steps import ShellStep
 from fiojobs.variables import (
     VARIABLE,
     assigned,
@@ -56,12 +56,6 @@ _CHANGES: Final = frozenset(("sed", "awk", "tr", "grep", "cut", "head", "tail", 
 _TAKES_OVER: Final = frozenset(
     ("taskset", "renice", "ionice", "chrt", "cgclassify", "cpulimit", "prlimit", "sysctl")
 )
-# What ends the calls in the background, and what asks whether they still run.
-_SIGNALS: Final = ("kill", "pkill", "killall")
-_WAITS: Final = ("wait", *_SIGNALS)
-_LOOKS: Final = ("pgrep", "pidof")
-# Signals that end nothing.
-_GOES_ON: Final = re.compile(r"(?:^|\s)-(?:s[ ]?)?(?:SIG)?(?:0|USR[12]|STOP|CONT|10|12|18|19)\b")
 # Options that only fio has.
 _OF_FIO: Final = re.compile(
     "--?(?:rw|readwrite|bs|blocksize|ioengine|iodepth|numjobs|direct|group_reporting)(?:=|$)"
@@ -128,7 +122,7 @@ def fio_commands(
     found: list[FioCommand] = []
     others: list[_Other] = []
     last, unread, of_fio = "", False, False
-    background = _Background()
+    background = Background()
     outside = dict(os.environ)
     script = Script(arguments)
     for step in script.run(tree_of(_until_prose(text))):
@@ -170,58 +164,6 @@ def fio_commands(
         _check_lost(found, script.uncalled, is_script=len(others) > 1 and calls_fio(text))
     _add_bare(found, others, len(documents), here)
     return _calls(found), here
-
-
-@dataclass
-class _Background:
-    """What runs in the background of a script.
-
-    Parameters
-    ----------
-    running : int
-        How many calls of fio.
-    behind : bool
-        Whether the next call begins together with the one before.
-    others : bool
-        Whether another program ever did: ``$!`` may be its number.
-    ended : set of str
-        What was ended by name since the last call began.
-    """
-
-    running: int = 0
-    behind: bool = False
-    others: bool = False
-    ended: set[str] = field(default_factory=set)
-
-    def follow(self, step: ShellStep, known: Mapping[str, str], *, is_call: bool) -> None:
-        """Follow a command that goes there, or waits for what is there."""
-        in_background = step.end == "&"
-        if is_call:
-            self.behind = in_background
-            if in_background or step.apart:
-                self.running += 1
-                self.ended.clear()
-        elif in_background:
-            self.others = True
-        words = step.words
-        name, *named = words[words[0] in ("sudo", "doas") and len(words) > 1 :]
-        # "tail --pid=$!" ends when that does.
-        if name in _WAITS or name in _LOOKS or any(word.startswith("--pid") for word in named):
-            self.behind = False
-        if name in _WAITS and not (name in _SIGNALS and _GOES_ON.search(" ".join(named))):
-            self._end(named, known)
-
-    def _end(self, names: Sequence[str], known: Mapping[str, str]) -> None:
-        """End what ``wait`` or ``kill`` names: one for each ``$!``, otherwise all."""
-        names = [name for name in names if not re.match("-[^n]", name)]
-        values = [value for name in names for value in filled(name, known).split()]
-        # "-n": whichever ends first.
-        first = "-n" in names
-        if not first and (not values or {*values} != {"$!"}):
-            self.running = 0
-        elif not self.others and self.ended.isdisjoint(names):
-            self.running = max(0, self.running - (1 if first else len(values)))
-            self.ended.update(() if first else names)
 
 
 def _check_lost(found: Sequence[FioCommand], uncalled: str | None, *, is_script: bool) -> None:
