@@ -20,7 +20,7 @@ _LOOKS: Final = ("pgrep", "pidof")
 # Signals that end nothing.
 _GOES_ON: Final = re.compile(r"(?:^|\s)-(?:s[ ]?)?(?:SIG)?(?:0|USR[12]|STOP|CONT|10|12|18|19)\b")
 # How long a call runs.
-_TIMES: Final = ("runtime", "ramp_time")
+_TIME: Final = re.compile(r"--?(runtime|ramp_time)[= ](\S+)")
 
 
 @dataclass
@@ -53,10 +53,9 @@ class Background:
         if is_call:
             self.behind = in_background
             if in_background or step.apart:
+                self.left_us = max(self.left_us if self.running else 0.0, _lasts_us(step, known))
                 self.running += 1
                 self.ended.clear()
-                asked_us = sum(_asked_us(step.words, known, name) for name in _TIMES)
-                self.left_us = max(self.left_us, asked_us or math.inf)
         elif in_background:
             self.others = True
         words = step.words
@@ -82,14 +81,14 @@ class Background:
         # "-n": whichever ends first.
         first = "-n" in names
         if not first and (not values or {*values} != {"$!"}):
-            self.running, self.left_us = 0, 0.0
+            self.running = 0
         elif not self.others and self.ended.isdisjoint(names):
             self.running = max(0, self.running - (1 if first else len(values)))
             self.ended.update(() if first else names)
 
 
-def _asked_us(words: Sequence[str], known: Mapping[str, str], option: str) -> int:
-    """Return the time that the words of a call give to an option; 0 if they give none."""
-    call = " ".join(filled(word, known) for word in words)
-    match = re.search(rf"--?{option}[= ](\S+)", call)
-    return (seconds_us(match[1]) or 0) if match else 0
+def _lasts_us(step: ShellStep, known: Mapping[str, str]) -> float:
+    """Return how long a call runs; infinite if it has no runtime."""
+    asked = dict(_TIME.findall(" ".join(filled(word, known) for word in step.words)))
+    runtime_us = seconds_us(asked.get("runtime", ""))
+    return runtime_us + (seconds_us(asked.get("ramp_time", "")) or 0) if runtime_us else math.inf

@@ -49,14 +49,10 @@ _CORES = (
     "gtod_cpu",
 )
 _READING = ("read", "randread", "rw", "readwrite", "randrw")
-# Options that end a job, where it runs to its end.
-_LIMITS: Final = ("loops", "number_ios")
 # Options that name what fio writes, and the phase itself.
-_NAMING: Final = frozenset(
-    (
-        *("stonewall", "description", "output", "write_bw_log", "write_lat_log", "write_hist_log"),
-        "write_iops_log",
-    )
+_NAMING: Final = (
+    *("stonewall", "description", "output"),
+    *("write_bw_log", "write_lat_log", "write_hist_log", "write_iops_log"),
 )
 # Numbers in names: run1, run2, and the second section of a name.
 _NUMBER: Final = re.compile(r"[-_.]?[0-9]+")
@@ -146,7 +142,7 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     ramp_ms, runtime_ms, to_end = give_times(work, phases, ends)
     for name in work.options:
         for option in [o for o in work.options[name] if why_without_effect(o) is not None]:
-            if not (to_end and option in _LIMITS):
+            if not (to_end and option in ("loops", "number_ios")):
                 work.take(name, option, "nothing", why_without_effect(option) or "")
         _verification(work, name)
         _cores(work, name)
@@ -175,6 +171,8 @@ def _repeated(named: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
     Their options are the same, and their names but for numbers, as a loop over ``$i`` makes them.
     """
+    if any("wait_for" in options for options in named.values()):
+        return {}
     phases: list[list[str]] = []
     for name, options in named.items():
         if not phases or is_set(options, "stonewall"):
@@ -182,13 +180,15 @@ def _repeated(named: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         phases[-1].append(name)
     firsts: dict[object, list[str]] = {}
     found: dict[str, str] = {}
-    waits = any("wait_for" in options for options in named.values())
-    for phase in phases if not waits else ():
-        asked = [
-            (_NUMBER.sub("", name), sorted(o for o in named[name].items() if o[0] not in _NAMING))
+    for phase in phases:
+        asked = tuple(
+            (
+                _NUMBER.sub("", name),
+                frozenset(o for o in named[name].items() if o[0] not in _NAMING),
+            )
             for name in phase
-        ]
-        first = firsts.setdefault(repr(asked), phase)
+        )
+        first = firsts.setdefault(asked, phase)
         found |= dict(zip(phase, first, strict=True)) if first is not phase else {}
     return found
 
