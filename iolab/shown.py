@@ -195,16 +195,22 @@ class Table:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """Return a template of ``iolab/templates`` with these values; text in them is escaped."""
+    """Return a template of ``iolab/templates`` with these values; text in HTML is escaped."""
     return str(_environment().get_template(template).render(**values))
 
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader  # noqa: PLC0415 - few commands write HTML
+    # Few commands write HTML.
+    from jinja2 import Environment, FileSystemLoader, select_autoescape  # noqa: PLC0415
 
-    loader = FileSystemLoader(TEMPLATES)
-    return Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(("html.j2",)),
+        keep_trailing_newline=True,
+    )
+    found.filters["markdown"] = markdown
+    return found
 
 
 def text_table(

@@ -81,7 +81,7 @@ def _tell(step: Step) -> None:
 def _search(
     judged: JudgedTree, commits: tuple[str, ...], *, fixed: bool, why: bool, as_json: bool
 ) -> None:
-    from iolab.report.attribution import write_bisection
+    from iolab.report.bisection import write_bisection
     from iolab.sweeps.bisect import bisect as search
     from iolab.sweeps.bisect import explain
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Causes in words: what iolab why found, and the report of iolab bisect."""
+"""Causes in words: what iolab why found."""
 
 from __future__ import annotations
 
 import html
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 from matplotlib.figure import Figure
 
-from guestprof.flames import differential_flame
-from iolab import shown
 from iolab.figures.effects import MOST_ROWS, attribution
 from iolab.figures.save import boots_text, clocks_text, save_figure
 from iolab.figures.style import condition_text
@@ -31,15 +28,12 @@ from iolab.stats.attribution import (
 )
 from iolab.stats.claims import LACKING
 from iolab.stats.estimates import CONFIDENCE
-from iolab.stats.profiles import difference
 from iolab.store.dataset import Dataset, load
 from iolab_base import foreign
 from iolab_base.errors import UserError
-from iolab_base.files import atomic_write
 
 if TYPE_CHECKING:
-    from icountvm.kbuild.git import Repository
-    from iolab.sweeps.bisect import Bisection, Explanation, Step
+    pass
 
 _MOVES: Final = (*TURNS, *OTHERWISE)
 _NUMBERS: Final = ("baseline", "estimate", "low", "high", "share")
@@ -199,115 +193,4 @@ def attribution_text(table: pd.DataFrame) -> list[str]:
         ]
         if not rows["effect"].isin(TURNS).any():
             lines.append("  no single switch removes or restores it")
-    return lines
-
-
-# Measures that differ by less are not listed.
-_SHARE = 0.02
-# Functions of the table of costs; the flame graph has all.
-_FUNCTIONS = 20
-
-
-def write_bisection(
-    found: Bisection, repository: Repository, folder: Path, why: Explanation | None = None
-) -> Path:
-    """Write the report, named by the culprit, and a flame graph if both were observed."""
-    name = found.culprit.commit[:12] if found.culprit else "unknown"
-    path = folder / f"bisect-{name}.md"
-    if found.culprit and why is not None and why.before is not None and why.after is not None:
-        title = f"{found.culprit.title} against its parent"
-        flame = differential_flame(why.after, why.before, title)
-        atomic_write(path.with_suffix(".html"), flame.html)
-    atomic_write(path, bisection_text(found, repository, why))
-    return path
-
-
-def bisection_text(found: Bisection, repository: Repository, why: Explanation | None = None) -> str:
-    """Return the report of a bisection in Markdown."""
-    lines = [f"# {shown.markdown(found.question)}", ""]
-    if found.culprit is None:
-        lines += ["Commits that cannot be tested hide the first one. It is among:", ""]
-        lines += [f"* {shown.markdown(title)}" for title in found.suspects]
-    else:
-        verb = "fixed it" if found.culprit.judgement.verdict == "good" else "broke it"
-        lines += [f"The first commit that {verb}: **{shown.markdown(found.culprit.title)}**", ""]
-        lines += _verification(found)
-        lines += ["", "## What it changed", "", *_changes(found)]
-        lines += [] if why is None else _explained(found.culprit, why)
-        message = repository.text("show", "--stat", "--format=medium", found.culprit.commit)
-        patch = repository.patch_of(found.culprit.commit)
-        lines += ["", "## The commit", "", *_fenced(message.strip()), ""]
-        lines += _fenced(patch.rstrip(), "diff")
-    lines += ["", "## How it was found", "", "| commit | verdict | value | boots |"]
-    lines += ["|---|---|---|---|"]
-    lines += [_row(step) for step in (found.old, found.new, *found.steps)]
-    return "\n".join(lines) + "\n"
-
-
-def _explained(culprit: Step, why: Explanation) -> list[str]:
-    lines: list[str] = []
-    if why.before is not None and why.after is not None:
-        lines += ["", "## What it costs", ""]
-        words = "Instructions for each I/O of the treated cell, by function; the whole of it is in"
-        lines += [words, f"[the flame graph](bisect-{culprit.commit[:12]}.html).", ""]
-        lines += ["| function | before | after | difference |", "|---|---|---|---|"]
-        for row in difference(why.after, why.before).head(_FUNCTIONS).to_dict("records"):
-            numbers = f"{row['control']:.1f} | {row['treated']:.1f} | {row['difference']:+.1f}"
-            lines.append(f"| {shown.markdown(str(row['function']))} | {numbers} |")
-    if why.switches is not None:
-        lines += ["", "## Which switches matter", ""]
-        lines += [
-            f"Tried on {shown.markdown(why.bad)}, as `iolab why` does. A good kernel fulfils the",
-            "question: what *restores* it makes this kernel good.",
-            "",
-        ]
-        lines += _fenced("\n".join(attribution_text(why.switches)), "text")
-    if why.notes:
-        lines += ["", "## What is not explained", ""]
-        lines += [f"* {shown.markdown(note)}" for note in why.notes]
-    return lines
-
-
-def _fenced(text: str, language: str = "") -> list[str]:
-    """Return foreign text as a code block that none of its lines can end."""
-    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`{3,}", text))])
-    return [fence + language, shown.terminal(text), fence]
-
-
-def _verification(found: Bisection) -> list[str]:
-    rows = [("its parent", found.parent), ("the commit", found.culprit)]
-    rows.append(("the newest commit without it", found.reverted))
-    lines = [f"* {what}: {_answer(step)}" for what, step in rows if step is not None]
-    if not found.verified and not found.notes:
-        lines.append("* NOT VERIFIED: something else has the same effect, or hides it")
-    return [*lines, *(f"* {shown.markdown(note)}" for note in found.notes)]
-
-
-def _answer(step: Step) -> str:
-    judgement = step.judgement
-    if judgement.reason:
-        return f"{judgement.verdict} ({shown.markdown(judgement.reason)})"
-    return f"{judgement.verdict}, {judgement.against}"
-
-
-def _row(step: Step) -> str:
-    judgement = step.judgement
-    words = shown.markdown(judgement.reason) or f"{judgement.value:.4g}"
-    return f"| {shown.markdown(step.title)} | {judgement.verdict} | {words} | {judgement.boots} |"
-
-
-def _changes(found: Bisection) -> list[str]:
-    """Return a table of the measures that differ before and after."""
-    if found.parent is None or found.culprit is None:
-        return ["Its parent was not judged."]
-    before = found.parent.judgement.measures or {}
-    after = found.culprit.judgement.measures or {}
-    lines = ["| measure | cell | before | after |", "|---|---|---|---|"]
-    for name in sorted(before.keys() & after.keys()):
-        for role in sorted(before[name].keys() & after[name].keys()):
-            old, new = before[name][role], after[name][role]
-            if abs(new - old) > _SHARE * max(abs(old), abs(new)):
-                lines.append(f"| {name} | {role} | {old:.4g} | {new:.4g} |")
-    if len(lines) == 2:
-        return ["No measure differs by more than 2 %."]
     return lines

@@ -19,7 +19,7 @@ from guestprof.profile import CostProfile
 from icountvm.kernels import cached_kernel
 from iolab.pathology.base import Claim
 from iolab.pathology.expressions import question_of
-from iolab.report.attribution import bisection_text, write_bisection
+from iolab.report.bisection import bisection_text, write_bisection
 from iolab.stats.attribution import ATTRIBUTION_COLUMNS
 from iolab.sweeps import answers
 from iolab.sweeps.answers import JudgedTree, judged_tree
