@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fiojobs.language import conditional_sections, read_job
+from fiojobs.language import noted_sections, read_job
 from iolab_agent.plan import Section
 from iolab_base.errors import UserError
 
@@ -49,11 +49,11 @@ def test_a_call_under_a_condition_that_is_open_has_it() -> None:
         'if [ "$1" = quick ]; then fio --name=a; fi\n[ $2 = x ] && fio --name=b\n'
         "if [ -b /dev/sdb ]; then fio --name=c; fi\nfio --name=d\n"
     )
-    conditions = [condition for _, condition in conditional_sections(text)]
-    assert conditions == ["[ $1 = quick ]", "[ $2 = x ]", "", ""]
+    conditions = [[note.asked for note in notes] for _, notes in noted_sections(text)]
+    assert conditions == [["[ $1 = quick ]"], ["[ $2 = x ]"], [], []]
     text = "if fio --name=a; then echo; else fio --name=b; fi\n"
-    conditions = [condition for _, condition in conditional_sections(text)]
-    assert conditions == ["", "not fio --name=a"]
+    conditions = [[note.asked for note in notes] for _, notes in noted_sections(text)]
+    assert conditions == [[], ["not fio --name=a"]]
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_any_text_is_one_sentence(text: str) -> None:
         ("fio --output=x", "a call of fio without a job"),
         ("[a]\nsize=${IOLAB_ABSENT}\n", "environment variable 'IOLAB_ABSENT', which is not set"),
         ("[a]\ninclude absent.fio\n", "cannot read the fio job 'absent.fio': No such file"),
-        ("strace fio --name=a", "'strace' is not a program that starts fio"),
+        ("watch fio --name=a", "'watch' is not a program that starts fio"),
         ("fio --name=a --section=b", "no section called b"),
         ("fio --name=a --rw=$IOLAB_ABSENT", "'IOLAB_ABSENT'"),
         ('fio --name=a "--size=${IOLAB_ABSENT}"', "'IOLAB_ABSENT'"),

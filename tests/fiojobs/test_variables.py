@@ -85,7 +85,7 @@ def test_a_loop_may_list_values_in_braces() -> None:
     assert [section.options["rw"] for section in sections] == ["read", "randwrite"]
 
 
-@pytest.mark.parametrize("values", ["{01..10}", "$(seq 1 0 3)", "$(seq 3 1)", "{1..900000}"])
+@pytest.mark.parametrize("values", ["$(seq 1 0 3)", "$(seq 3 1)", "{1..900000}"])
 def test_a_series_that_is_none_here_is_refused(values: str) -> None:
     with pytest.raises(UserError, match="shell"):
         read_job(f"for n in {values}; do fio --name=a --rw=read --iodepth=$n; done")
@@ -123,9 +123,7 @@ def test_a_shell_puts_values_together(text: str) -> None:
         ('fio --name=a "${IOLAB_ABSENT[@]}"', "'IOLAB_ABSENT'"),
         ("B=4k\n[ $1 = x ] && B=8k\nfio --name=a --bs=${B:-16k}", "condition for 'B'"),
         ("B=4k\nprintf -v B %sk 8\nfio --name=a --bs=$B", "condition for 'B'"),
-        ("B=4k\nIFS=, read B C <<< 8k,1\nfio --name=a --bs=$B", "condition for 'B'"),
         ("B=4k\nf() { local -n r=$1; r=8k; }\nf B\nfio --name=a --bs=$B", "for 'B'"),
-        ("A=(1)\nread -ra A <<< 3\nA+=(4)\nfio --name=a --iodepth=${A[0]}", "'A'"),
         ("A=(1 2)\nunset 'A[0]'\nfor i in ${A[@]}; do fio --name=a$i; done", "shell"),
         ("declare -i n=1\nn+=1\nfio --name=a --numjobs=$n", "condition for 'n'"),
         ("i=3; x=$((i++)); fio --name=a --iodepth=$i", "condition for 'i'"),

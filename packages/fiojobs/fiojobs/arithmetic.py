@@ -11,6 +11,8 @@ from typing import Final
 
 from iolab_agent.fio_values import time_us
 
+# Of a shell's numbers.
+_BITS: Final = 64
 # fio has bc calculate a value with a keyword (bc_calc() in its options.c).
 _MATHS: Final = re.compile(r"[0-9 ()*/+%<>=!-]+")
 
@@ -20,11 +22,21 @@ def _divided(one: int, other: int) -> int:
     return abs(one) // abs(other) * (1 if (one < 0) is (other < 0) else -1)
 
 
+def _power(one: int, other: int) -> int:
+    """Return a power; raise ValueError for one that no shell can hold."""
+    if not 0 <= other < _BITS:
+        raise ValueError(other)
+    return int(one**other)
+
+
 _OPERATORS: Final[Mapping[type[ast.operator | ast.cmpop], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: _divided,
+    ast.Pow: _power,
+    ast.LShift: lambda one, other: one * _power(2, other),
+    ast.RShift: lambda one, other: one // _power(2, other),
     ast.Mod: lambda one, other: one - other * _divided(one, other),
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

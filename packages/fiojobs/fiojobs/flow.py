@@ -5,27 +5,31 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from fiojobs.arithmetic import expression_of, number, whole
-from fiojobs.carriers import carried, commands_of, is_call, opens_shell, starts_fio
+from fiojobs.carriers import carried, commands_of, is_call, opens_shell
 from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
+from fiojobs.functions import LEAVES, Functions
 from fiojobs.grammar import SUBSHELL, Compound, Node, Simple, mentions, shown_test, tree_of
-from fiojobs.plain import FIO
-from fiojobs.starters import STARTERS, program_of
-from fiojobs.state import ShellState, Test
-from fiojobs.steps import LeaveError, ShellStep, check_named, in_background, too_long
-from fiojobs.variables import VARIABLE, filled, is_set_by, names_in, parts_of, values_of, words_of
-from fiojobs.words import shown, substituted
+from fiojobs.plain import AS_IT_IS, FIO
+from fiojobs.state import READS_LINE, ShellState, Test
+from fiojobs.steps import (
+    LeaveError,
+    ShellStep,
+    check_named,
+    in_background,
+    redirected,
+    too_long,
+)
+from fiojobs.variables import filled, is_set_by, names_in, parts_of, values_of, words_of
+from fiojobs.words import GIVEN, READ, shown, substituted
 from iolab_base.errors import UserError
 
 # What ends or follows a command that runs in a shell of its own.
 _SHARES: Final = frozenset(("|", "|&", "&"))
-_LEAVES: Final = ("break", "continue", "return", "exit")
-_BEFORE: Final = ("!", "sudo", "time", "eval")
 _MOST_ROUNDS: Final = 1000
 _MOST_STEPS: Final = 5000
 _DEEPEST: Final = 16
@@ -36,11 +40,14 @@ _Steps = Generator[ShellStep, None, None]
 
 
 class Script:
-    """A shell that runs a script: its variables, functions and arguments."""
+    """A shell that runs a script, with its arguments, and its here-documents by their names."""
 
-    def __init__(self, arguments: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[str] | None = None, documents: Mapping[str, str] | None = None
+    ) -> None:
+        self._documents = documents or {}
         self._state = ShellState(arguments)
-        self._functions: dict[str, Sequence[Node]] = {}
+        self._functions = Functions(self._state)
         self._conditions: list[str] = []
         # What the last test found, and its words.
         self._result: bool | None = None
@@ -52,6 +59,9 @@ class Script:
         # Shells that a person has opened, which `exit` closes.
         self._shells = 0
         self._count = 0
+        # Pipes out of constructs, and the one that the next command reads.
+        self._pipes = 0
+        self._read: list[str] = []
 
     def run(self, nodes: Sequence[Node]) -> Iterator[ShellStep]:
         """Yield the commands that a shell runs.
@@ -63,7 +73,7 @@ class Script:
             try:
                 yield from self._node(node, nodes[place - 1].end if place else "")
             except LeaveError as leave:
-                if leave.kind == "exit" and self._has_call(nodes[place + 1 :]):
+                if leave.kind == "exit" and self._functions.call_fio(nodes[place + 1 :]):
                     raise UserError(
                         "the fio job: a call of fio stands behind exit: leave out what does not run"
                     ) from leave
@@ -73,7 +83,8 @@ class Script:
     @property
     def uncalled(self) -> str | None:
         """A function that calls fio, if the script has one."""
-        return next((n for n, body in self._functions.items() if self._has_call(body)), None)
+        calling = (n for n, body in self._functions.items() if self._functions.call_fio(body))
+        return next(calling, None)
 
     def _nodes(self, nodes: Sequence[Node]) -> _Steps:
         before = ""
@@ -93,7 +104,12 @@ class Script:
         if self._result is None and (before == "||" or behind_test):
             test = (before == "&&" and self._test) or Test(" ".join(self._last), before == "||")
             last = Simple(self._last, [], "")
-            if before == "||" and self._last and self._has_call([last]) and self._has_call([node]):
+            if (
+                before == "||"
+                and self._last
+                and self._functions.call_fio([last])
+                and self._functions.call_fio([node])
+            ):
                 raise UserError("the fio job has a condition (||): give the call that runs")
         if isinstance(node, Simple):
             yield from self._simple(node, before, test)
@@ -109,9 +125,21 @@ class Script:
         run = kinds.get(node.kind)
         steps = run(node) if run else self._nodes(node.parts[0].body)
         apart = node.kind == SUBSHELL or not _SHARES.isdisjoint((before, node.end))
-        yield from self._in_place(self._own_shell(steps) if apart else steps, node.end, test)
+        steps = self._written(self._own_shell(steps) if apart else steps, node)
+        yield from self._in_place(steps, node.end, test)
         self._result = self._result if node.kind == "{" and test is None else None
         self._test = test if before == "&&" else None
+
+    def _written(self, steps: _Steps, node: Node) -> _Steps:
+        """Yield the steps of a construct or a function whose output goes to a file or a pipe."""
+        if not (node.files or node.end == "|") or self._functions.call_fio([node]):
+            yield from steps
+            return
+        self._pipes += node.end == "|"
+        pipe = f"/dev/pipe/{self._pipes}"
+        files = [pipe] if node.end == "|" else node.files
+        yield from redirected(steps, [filled(name, self._state.known) for name in files])
+        self._read = [f"{READ}{pipe}"] if node.end == "|" else []
 
     def _script(self, script: str) -> _Steps:
         """Yield the steps of a text."""
@@ -126,7 +154,7 @@ class Script:
     def _define(self, name: str, body: Sequence[Node]) -> None:
         """Keep a function."""
         before = self._functions.get(name, body)
-        if self._conditions and before != body and self._has_call([*before, *body]):
+        if self._conditions and before != body and self._functions.call_fio([*before, *body]):
             raise UserError(f"the fio job has a condition for {name}(): give the call that runs")
         self._functions[name] = body
 
@@ -142,9 +170,10 @@ class Script:
         yield from in_background(steps) if end == "&" else steps
 
     def _simple(self, node: Simple, before: str, test: Test | None) -> _Steps:
+        read, self._read = (self._read if before == "|" else []), []
         negated = node.words[:1] == ["!"]
         words = [w for word in node.words[negated:] for w in words_of(word, self._state.known)]
-        words = self._with_program(words)
+        words = self._functions.with_program(words)
         if not words:
             return
         known = self._state.known
@@ -154,7 +183,7 @@ class Script:
         # Where a function's name would stand.
         place = next((n for n, w in enumerate(words) if w != "time" and not is_set_by(w)), 0)
         name = words[place if words[place] in self._functions else 0]
-        if name in _LEAVES and not FIO.search(" ".join(words)):
+        if name in LEAVES and not FIO.search(" ".join(words)):
             if test is None:
                 self._leave(name, values[1:])
             return
@@ -165,10 +194,12 @@ class Script:
         elif script is not None and (FIO.search(script) or name == "eval"):
             steps = self._script(script)
         else:
-            steps = self._command(Simple(words, node.files, node.end), before, values)
+            files = [*node.files, *read]
+            steps = self._command(Simple(words, files, node.end), before, values)
         simple = name not in self._functions and script is None
         if not simple and not _SHARES.isdisjoint((before, node.end)):
             steps = self._own_shell(steps)
+        steps = steps if simple else self._written(steps, node)
         if values[1:2] == ["$?"] and not is_test(self._last):
             # What is done before goes well, unless the script says what that is.
             values[1] = "0" if {*self._last[:1]}.isdisjoint(self._functions) else "$?"
@@ -178,7 +209,7 @@ class Script:
         found = outcome(values, self._state.known) if option is None else option
         found = self._result if name in self._functions else found
         if negated:
-            calls = name not in self._functions and self._has_call([node])
+            calls = name not in self._functions and self._functions.call_fio([node])
             found = (False if calls else None) if found is None else not found
         if words[0] == "exec" and is_call(words) and test is None:
             raise LeaveError("exit")
@@ -188,6 +219,10 @@ class Script:
 
     def _command(self, node: Simple, before: str, values: list[str]) -> _Steps:
         """Yield a command, and set the variables that it sets."""
+        text = next((f for f in node.files if f.startswith(GIVEN)), None)
+        if text is not None and READS_LINE.match(" ".join(values)):
+            self._state.read(values, filled(text.removeprefix(GIVEN), self._state.known))
+            return
         if self._state.carries_out(values):
             return
         self._count += 1
@@ -198,38 +233,15 @@ class Script:
         yield ShellStep(
             node.words, node.files, before, node.end, conditions, environment, frozenset(unsure)
         )
-        check_named(node.words, self._functions, self._has_call)
+        check_named(node.words, self._functions, self._functions.call_fio)
         self._state.sets(node.words)
         self._shells += opens_shell(values)
-
-    def _with_program(self, words: list[str]) -> list[str]:
-        """Return a command with the program, or the call of fio, that a variable holds."""
-        known = self._state.known
-        while words and words[0].startswith("$"):
-            # SUDO=, or TIME="time -p"
-            first = filled(words[0], known).split()
-            if first and program_of(first[0]) not in STARTERS:
-                break
-            words = [*first, *words[1:]]
-        starts = bool(words) and program_of(words[0]) in STARTERS
-        for place, given in enumerate(words if starts else words[:1]):
-            match = VARIABLE.fullmatch(given)
-            name = (match[1] or match[2]) if match else None
-            if name in self._state.unsure and place == len(words) - 1:
-                raise condition_for(name)
-            value = filled(given, known)
-            if place == 0 and value != given and next(iter(value.split()), None) in self._functions:
-                return [*value.split(), *words[1:]]
-            if value != given and starts_fio(value):
-                with suppress(ValueError):
-                    return [*words[:place], *shlex.split(value), *words[place + 1 :]]
-        return words
 
     def _substituted(self, words: Sequence[str]) -> _Steps:
         """Yield the commands within ``$(...)``, if one is a call of fio."""
         for inside in (inside for word in words for inside in substituted(word)):
             nodes = tree_of(commands_of(inside))
-            if self._has_call(nodes):
+            if self._functions.call_fio(nodes):
                 yield from self._own_shell(self._nodes(nodes))
 
     def _leave(self, kind: str, values: Sequence[str]) -> None:
@@ -299,11 +311,11 @@ class Script:
             yield from self._nodes(bodies[0])
             return
         # A branch that ends the script measures nothing: it is not the one that the user means.
-        calls = [self._has_call(body) for body in bodies]
+        calls = [self._functions.call_fio(body) for body in bodies]
         kept = [
             (test, body)
             for test, body, calling in zip(tests, bodies, calls, strict=True)
-            if calling or not self._leaves(body)
+            if calling or not self._functions.leave(body)
         ]
         calling = list(itertools.compress(tests, calls))
         if len(calling) > 1:
@@ -340,7 +352,7 @@ class Script:
         values = values_of(listed[1:], self._state.known) if listed[:1] == ["in"] else None
         if values is None:
             none = "@" not in self._state.environment and listed in (["in", "$@"], ["in", "$*"])
-            if not none or self._has_call(group.parts[0].body):
+            if not none or self._functions.call_fio(group.parts[0].body):
                 yield from self._unknown(group, listed, name)
             return
         for value in values:
@@ -364,22 +376,45 @@ class Script:
 
     def _while(self, group: Compound) -> _Steps:
         part = group.parts[0]
-        unknown, calls = "@" not in self._state.environment, self._has_call(part.body)
+        lines = self._lines(group)
+        if lines is not None and isinstance(test := part.test[0], Simple):
+            values = [filled(word, self._state.known) for word in test.words]
+            for line in lines:
+                self._state.read(values, line)
+                if not (yield from self._round(group)):
+                    return
+            return
+        unknown, calls = "@" not in self._state.environment, self._functions.call_fio(part.body)
         if unknown and mentions(group, _OVER_ARGUMENTS) and not calls:
             return
-        test = shown_test(part.test).split()
+        shown_words = shown_test(part.test).split()
         ends = calls and mentions(group, _ENDS)
-        if test in (["true"], [":"]) and not ends:
-            yield from self._unknown(group, test)
+        if shown_words in (["true"], [":"]) and not ends:
+            yield from self._unknown(group, shown_words)
             return
         for _ in range(_MOST_ROUNDS):
             holds = yield from self._decide(part.test)
             if holds is None:
-                yield from self._unknown(group, test)
+                yield from self._unknown(group, shown_words)
                 return
             if holds is (group.kind == "until") or not (yield from self._round(group)):
                 return
         raise too_long(group, _MOST_ROUNDS)
+
+    def _lines(self, group: Compound) -> list[str] | None:
+        """Return the lines that a loop reads one by one; None if the text does not have them."""
+        test = group.parts[0].test
+        if group.kind != "while" or len(test) != 1 or not READS_LINE.match(shown_test(test)):
+            return None
+        for name in group.files:
+            if name.startswith(GIVEN):
+                return filled(name.removeprefix(GIVEN), self._state.known).split("\n")
+            plain = name.removeprefix(READ)
+            if plain in self._documents:
+                text = self._documents[plain]
+                text = text if plain.endswith(AS_IT_IS) else filled(text, self._state.known)
+                return text.splitlines()
+        return None
 
     def _round(self, group: Compound) -> Generator[ShellStep, None, bool]:
         """Yield the steps of one round of a loop; return whether another one may follow."""
@@ -396,7 +431,7 @@ class Script:
     def _unknown(self, group: Compound, listed: Sequence[str], name: str = "") -> _Steps:
         """Yield the steps of a loop whose rounds the text does not tell, if none is a call."""
         body = group.parts[0].body
-        if self._has_call(body):
+        if self._functions.call_fio(body):
             for variable in names_in(" ".join(listed)):
                 if variable in self._state.unsure:
                     raise condition_for(variable.split("[")[0])
@@ -410,30 +445,3 @@ class Script:
         yield from self._either([Test("", fails=False)], [self._nodes(body)], exhaustive=False)
         if name:
             self._state.forget(name)
-
-    def _leaves(self, body: Sequence[Node], depth: int = 0) -> bool:
-        """Return whether commands end a loop, a function or the script."""
-        last = body[-1] if body else None
-        if not isinstance(last, Simple) or depth > _DEEPEST:
-            return False
-        inner = self._functions.get(last.words[0])
-        return last.words[0] in _LEAVES or (inner is not None and self._leaves(inner, depth + 1))
-
-    def _has_call(self, nodes: Sequence[Node], depth: int = 0) -> bool:
-        """Return whether commands call fio."""
-        return depth <= _DEEPEST and any(self._calls(node, depth + 1) for node in nodes)
-
-    def _calls(self, node: Node, depth: int) -> bool:
-        """Return whether one command calls fio: itself, by a function, a variable or ``$(...)``."""
-        if isinstance(node, Compound):
-            parts = [] if node.kind == "function" else node.parts
-            return any(self._has_call([*part.test, *part.body], depth) for part in parts)
-        words = [word for word in node.words if word not in _BEFORE and not is_set_by(word)] or [""]
-        first = next(iter(words[0].split()), "")
-        held = self._state.environment.get(first.strip("${}"), "") if "$" in first else ""
-        if is_call(words) or starts_fio(held):
-            return True
-        names = {first, next(iter(held.split()), "")} & self._functions.keys()
-        inner = [tree_of(commands_of(text)) for word in node.words for text in substituted(word)]
-        others = [*(self._functions[name] for name in names), *inner]
-        return any(self._has_call(nodes, depth) for nodes in others)

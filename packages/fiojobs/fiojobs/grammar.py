@@ -52,12 +52,13 @@ class Branch:
 
 @dataclass
 class Compound:
-    """An ``if``, a loop, a ``case``, commands in braces or a function, and what ends it."""
+    """An ``if``, a loop, a ``case``, commands in braces or a function, its files and its end."""
 
     kind: str
     head: list[str]
     parts: list[Branch]
     end: str
+    files: list[str] = field(default_factory=list)
 
 
 Node = Simple | Compound
@@ -188,7 +189,8 @@ class _Reader:
             test = [] if end == "}" else self._until("do", end)
             parts = [Branch(test, self.nodes(end))]
             self._take()
-        return Compound(token.kind, token.words, parts, self.tokens[self.at - 1].end)
+        last = self.tokens[self.at - 1]
+        return Compound(token.kind, token.words, parts, last.end, last.files)
 
     def _take(self) -> str:
         """Return the keyword that comes next."""

@@ -17,7 +17,7 @@ from fiojobs.conditions import condition_for
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
 from fiojobs.plain import calls_fio, job_text, plain_text
-from fiojobs.shell import FioCommand, fio_commands
+from fiojobs.shell import FioCommand, Note, fio_commands
 from fiojobs.starters import SHELLS
 from fiojobs.variables import VARIABLE, with_variables
 from fiojobs.words import no_other_program
@@ -84,9 +84,9 @@ class _Text:
     unsure: frozenset[str] = frozenset()
     # Arguments of a script, None if they are not known.
     arguments: list[str] | None = None
-    # What must hold for each section, and for the call of fio that is read.
-    conditions: list[str] = field(default_factory=list)
-    condition: str = ""
+    # What is said of each section, and of the call of fio that is read.
+    notes: list[list[Note]] = field(default_factory=list)
+    of_call: list[Note] = field(default_factory=list)
     # Names of sections of this call of fio, as they were given.
     named: list[str] = field(default_factory=list)
 
@@ -113,7 +113,7 @@ class _Text:
                 merged.setdefault("filename", name)
             self.named.append(name)
             self.sections.append(Section(plain_name(name), merged))
-            self.conditions.append(self.condition)
+            self.notes.append(self.of_call)
 
     def end_call(self) -> None:
         """Check the names of a call's sections; the next call may have them again."""
@@ -174,11 +174,11 @@ def read_job(job: str | Path) -> list[Section]:
     UserError
         If a file cannot be read, a variable is not set, or the text is not a job.
     """
-    return [section for section, _ in conditional_sections(job)]
+    return [section for section, _ in noted_sections(job)]
 
 
-def conditional_sections(job: str | Path) -> list[tuple[Section, str]]:
-    """Return sections as `read_job`, each with the condition that a script has for it, or ""."""
+def noted_sections(job: str | Path) -> list[tuple[Section, list[Note]]]:
+    """Return sections as `read_job`, each with what its call of fio has beside options."""
     if not isinstance(job, str | Path):
         raise UserError(f"the fio job must be a text or a path, not {job!r:.60}")
     found = _Text()
@@ -195,7 +195,7 @@ def conditional_sections(job: str | Path) -> list[tuple[Section, str]]:
     if not found.sections:
         only = f" called {', '.join(found.only)}" if found.only else " beside [global]"
         raise UserError(f"the fio job has no section{only}, so it does nothing")
-    return list(zip(_with_own_names(found.sections), found.conditions, strict=True))
+    return list(zip(_with_own_names(found.sections), found.notes, strict=True))
 
 
 def _with_own_names(sections: list[Section]) -> list[Section]:
@@ -345,7 +345,7 @@ def _included(name: str, folder: Path) -> tuple[str, Path]:
 def _read_words(command: FioCommand, found: _Text) -> None:
     """Read fio's words, and the job files among them."""
     found.environment, found.unsure = {**os.environ, **command.environment}, command.unsure
-    found.condition = command.condition
+    found.of_call = command.notes
     found.everywhere, found.only = dict(command.options), []
     found.end_call()
     if not command.words:
@@ -356,7 +356,7 @@ def _read_words(command: FioCommand, found: _Text) -> None:
             found.add(name or "global", options)
             name, options = with_variables(value, found.environment), {}
         elif key == "section":
-            found.only.append(value)
+            found.only.append(found.filled(value))
         elif key == "remote-config":
             raise UserError(f"the fio job is a file of another machine: give the text of {value}")
         elif key in _NO_JOB:

@@ -24,10 +24,12 @@ _CHARACTERS: Final = {
     **dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060\u00ad"), ""),
 }
 _LONG_DASH: Final = re.compile("[\u2013\u2014]")
-# Lines of a page or a terminal that hold nothing, and the end of a code block behind its last word.
+# Lines of a page or a terminal that hold nothing, what a shell says of a job in the background, and
+# the end of a code block behind its last word.
 _FENCE: Final = re.compile(
     r"^[ \t]*(?:(?:```|~~~)[\w-]*|={4,}|-{4,}|_{4,}"
     r"|(?:\[[^\s@]+@[^\]\n]+\]|[^\s@]+@[^\s#$@]+|[/~]\S*[ \t])[#$])[ \t]*$\n?"
+    r"|^[ \t]*\[\d+\][-+]?[ \t]+(?:\d+|(?:Done|Exit|Running|Terminated|Killed)\b.*)$\n?"
     r"|(?<=\S)[ \t]*```[ \t]*$",
     re.MULTILINE,
 )

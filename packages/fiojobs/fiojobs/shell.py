@@ -23,6 +23,7 @@ from fiojobs.plain import (
 from fiojobs.starters import (
     DROPS,
     HARMLESS,
+    OBSERVERS,
     READS,
     SHELLS,
     STARTERS,
@@ -41,12 +42,15 @@ from fiojobs.variables import (
     with_defaults,
     with_variables,
 )
-from fiojobs.words import APPENDED, shown, simple_commands
+from fiojobs.words import APPENDED, GIVEN, READ, shown, simple_commands
 from iolab_base.errors import UserError
 
-# Calls that a pasted text may make: each is a phase.
-_MOST_CALLS: Final = 64
+# Calls that a pasted text may make.
+_MOST_CALLS: Final = 1000
 _KEYWORDS: Final = frozenset(("for", "while", "until", "do", "case", "select", "function", "("))
+_OBSERVED: Final = "record=True traces a cell, and observe=True profiles it: neither disturbs it"
+# Of what a row shows.
+_SHORT: Final = 60
 _OF_ECHO: Final = re.compile("-[neE]+")
 # What reads the commands of a text, beside shells.
 _READERS: Final = ("ssh", "source", ".")
@@ -60,6 +64,15 @@ _TAKES_OVER: Final = frozenset(
 _OF_FIO: Final = re.compile(
     "--?(?:rw|readwrite|bs|blocksize|ioengine|iodepth|numjobs|direct|group_reporting)(?:=|$)"
 )
+
+
+class Note(NamedTuple):
+    """A row of a translation but for its section."""
+
+    option: str
+    asked: str
+    measured: str
+    why: str
 
 
 @dataclass
@@ -83,8 +96,8 @@ class FioCommand:
         Whether it runs at the same time as the call before it, which is in the background.
     unsure : frozenset of str
         Variables that the text sets under a condition.
-    condition : str
-        What must hold for it, and the text does not tell.
+    notes : list of Note
+        What holds for all its sections: its condition, and what observes it.
     """
 
     words: list[str]
@@ -94,7 +107,7 @@ class FioCommand:
     here: dict[str, str] = field(default_factory=dict)
     beside: bool = False
     unsure: frozenset[str] = frozenset()
-    condition: str = ""
+    notes: list[Note] = field(default_factory=list)
 
 
 class _Other(NamedTuple):
@@ -124,14 +137,15 @@ def fio_commands(
     last, unread, of_fio = "", False, False
     background = Background()
     outside = dict(os.environ)
-    script = Script(arguments)
+    script = Script(arguments, documents)
     for step in script.run(tree_of(_until_prose(text))):
         words, files, last = step.words, step.files, step.before
         known = {**outside, **step.environment}
-        held = _held(words, [(n, documents[n]) for n in files if n in documents], piped, known)
+        read = [name for name in files if name.startswith(READ)]
+        held = _held(words, read, {**texts, **documents}, piped, known)
         piped = held if step.end == "|" else None
         command = None
-        written = [with_variables(name, known) for name in [*files, *_teed(words)]]
+        written = [with_variables(n, known) for n in [*files, *_teed(words)] if n not in read]
         plain = [name.removeprefix(APPENDED) for name in written]
         # What reads the output of fio does not matter.
         if last not in ("|", "|&") or others or not found:
@@ -143,12 +157,14 @@ def fio_commands(
             echoed = _printed(others[-1].words, known) if others else None
             jobs = _known_jobs(texts, [with_variables(word, known) for word in words])
             jobs |= {} if held is None else {"-": held}
+            named = _standard_input(read, known) if held is None else "-"
+            command.words = [named if word == "-" else word for word in command.words]
             command.here = {name: with_defaults(job, known) for name, job in jobs.items()}
             if last == "|" and echoed:
                 command.here[""] = echoed
             others = []
             command.beside, command.unsure = background.behind, step.unsure
-            command.condition = step.condition
+            command.notes += [_of_condition(step.condition)] if step.condition else []
             found.append(command)
         else:
             if background.running:
@@ -164,6 +180,10 @@ def fio_commands(
         _check_lost(found, script.uncalled, is_script=len(others) > 1 and calls_fio(text))
     _add_bare(found, others, len(documents), here)
     return _calls(found), here
+
+
+def _of_condition(condition: str) -> Note:
+    return Note("its condition", condition, "it holds", "the script does not say whether")
 
 
 def _check_lost(found: Sequence[FioCommand], uncalled: str | None, *, is_script: bool) -> None:
@@ -218,16 +238,28 @@ def _add_bare(
 
 def _held(
     words: Sequence[str],
-    given: Sequence[tuple[str, str]],
+    read: Sequence[str],
+    texts: Mapping[str, str | None],
     piped: str | None,
     known: Mapping[str, str],
 ) -> str | None:
     """Return the text that a command reads or prints, if that is known."""
     if not _CHANGES.isdisjoint(map(program_of, words[:2])):
         return None
-    for name, text in given:
-        return text if name.endswith(AS_IT_IS) else filled(text, known)
+    for name in read:
+        if name.startswith(GIVEN):
+            return filled(name.removeprefix(GIVEN), known)
+        plain = with_variables(name.removeprefix(READ), known)
+        text = texts.get(plain)
+        if text is not None:
+            return text if plain.endswith(AS_IT_IS) else filled(text, known)
     return _printed(words, known) if piped is None else piped
+
+
+def _standard_input(read: Sequence[str], known: Mapping[str, str]) -> str:
+    """Return the name of the file that is a command's standard input, or "-"."""
+    named = with_variables(read[0].removeprefix(READ), known) if read else "-"
+    return "-" if named.startswith("/dev/") else named
 
 
 def _runs_a_text(words: Sequence[str], held: str | None, texts: Mapping[str, str | None]) -> bool:
@@ -324,7 +356,7 @@ def _fio_of(
     words: list[str], environment: Mapping[str, str], known: Mapping[str, str]
 ) -> FioCommand | None:
     """Return the call of fio that a command is, by itself or by programs that start it."""
-    rest, options = list(words), dict[str, str]()
+    rest, options, notes = list(words), dict[str, str](), list[Note]()
     if rest[:2] in (["command", "-v"], ["command", "-V"]):
         return None
     if rest[0] in _KEYWORDS or rest[1:2] == ["()"]:
@@ -352,7 +384,7 @@ def _fio_of(
                 raise UserError("the fio job: LD_PRELOAD names a library that iolab does not have")
             own = {**environment, **assignments}
             split = _split(rest, {**known, **assignments})
-            return FioCommand(split, options=options, environment=own)
+            return FioCommand(split, options=options, environment=own, notes=notes)
         if name not in STARTERS:
             # "check_tool fio" starts nothing; "bash -c 'fio ...'" does.
             starts = [other for other in rest if other != rest[-1] or " " in other]
@@ -365,7 +397,11 @@ def _fio_of(
                     f"with fio{given}"
                 )
             return None
+        before = list(rest)
         taken = arguments(name, rest)
+        if name in OBSERVERS:
+            asked = " ".join(before[: len(before) - len(rest)])
+            notes.append(Note(name, asked[:_SHORT] or "set", "not run", _OBSERVED))
         own = {**known, **assignments}
         options |= as_options(name, {key: filled(value, own) for key, value in taken.items()})
     return None

@@ -32,7 +32,16 @@ STARTERS: Final[Mapping[str, tuple[frozenset[str], int]]] = {
             "-N -m -C -i -p --cpunodebind --membind --physcpubind --interleave --preferred",
             0,
         ),
+        ("perf", "-e -o -C -F -c -p -t -r -x -I -D -j -G -m --event --output --call-graph", 0),
+        ("strace", "-a -b -e -E -I -o -O -p -P -s -S -u -U -X --output --trace", 0),
+        ("trace-cmd", "-A -b -B -e -f -g -l -m -M -n -N -o -O -p -P -r -R -s -v", 0),
     )
+}
+# Of these, what observes a program, and the words by which it does.
+OBSERVERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "perf": ("stat", "record", "trace", "sched", "lock", "mem"),
+    "strace": (),
+    "trace-cmd": ("record", "profile"),
 }
 _IO_CLASSES: Final = {"none": "0", "realtime": "1", "best-effort": "2", "idle": "3"}
 # Commands that may stand before fio and change nothing of what it measures on a fresh machine.
@@ -43,7 +52,7 @@ HARMLESS: Final = frozenset(
         *("sync", "sleep", "wait", "true", "false", ":", "set", "clear", "exit", "trap", "shopt"),
         *("hostname", "ulimit", "whoami", "id", "pwd", "uptime", "nproc", "lspci", "lsscsi"),
         *("iostat", "vmstat", "mpstat", "pidstat", "sar", "dstat", "iotop", "top", "free"),
-        *("df", "du", "lscpu", "smartctl"),
+        *("df", "du", "lscpu", "smartctl", "blktrace", "bpftrace", "turbostat"),
         *("grep", "awk", "sed", "head", "tail", "cut", "jq", "pkill", "kill", "blkdiscard"),
         *("[", "[[", "test", "}", "fi", "return", "which", "type", "hash", "command"),
         *("apt", "apt-get", "dpkg", "rpm", "yum", "dnf", "zypper", "apk", "pacman"),
@@ -53,6 +62,13 @@ HARMLESS: Final = frozenset(
 # Of these, what only reads the files that it names.
 READS: Final = frozenset(
     ("cat", "ls", "grep", "awk", "sed", "head", "tail", "cut", "jq", "[", "[[", "test", "echo")
+)
+# What prints nothing.
+SILENT: Final = frozenset(
+    (
+        *("[", "[[", "test", "true", "false", ":", "cd", "mkdir", "rm", "touch", "sleep", "sync"),
+        *("export", "local", "readonly", "declare", "typeset", "set", "trap", "shopt", "wait"),
+    )
 )
 # Programs that run another one elsewhere (`fiojobs.carriers`).
 SHELLS: Final = ("sh", "bash", "ash", "dash", "zsh")
@@ -79,7 +95,7 @@ def is_harmless(name: str, rest: Sequence[str]) -> bool:
         return rest[:1] in (["pull"], ["build"], ["ps"], ["images"], ["version"])
     if name == "sysctl":
         return all(word.startswith(("-", "vm.drop_caches=")) for word in rest)
-    return name in HARMLESS or name == "tee"
+    return name in HARMLESS or name in OBSERVERS or name == "tee"
 
 
 def program_of(word: str) -> str:
@@ -91,6 +107,8 @@ def arguments(starter: str, rest: list[str]) -> dict[str, str]:
     """Take a starter's own arguments from the words; its operand has the name ""."""
     valued, operands = STARTERS[starter]
     given: dict[str, str] = {}
+    while rest and rest[0] in OBSERVERS.get(starter, ()):
+        rest.pop(0)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--":

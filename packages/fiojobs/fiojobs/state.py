@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -17,6 +18,8 @@ from fiojobs.variables import argument_variables, assigned
 from fiojobs.words import shown
 from iolab_base.errors import UserError
 
+# A command that reads a line, and how it splits that.
+READS_LINE: Final = re.compile(r"(?:IFS=\S* )?read ")
 # NAME++, NAME+=4 and NAME=NAME*2 of ((...)) and let.
 _CHANGE: Final = re.compile(r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]?)=(?!=)(.*))", re.DOTALL)
 _CHANGED_FIRST: Final = re.compile(r"(\+\+|--)[ ]*([A-Za-z_]\w*)")
@@ -137,6 +140,31 @@ class ShellState:
         else:
             return name == "getopts"
         return True
+
+    def read(self, values: Sequence[str], text: str) -> None:
+        """Let ``read`` give its variables the words of a text's first line."""
+        own, words = assigned(values, {})
+        ends = own.get("IFS", self.known.get("IFS", " "))
+        options = {word for word in words[1:] if word.startswith("-")}
+        names = [word for word in words[1:] if not word.startswith("-")]
+        if not options <= {"-r", "-a", "-ra"} or not names or "$" in text + ends:
+            self.carries_out(words)
+            return
+        line = text.partition("\n")[0]
+        is_array = not options <= {"-r"}
+        most = -1 if is_array else len(names) - 1
+        if ends.isspace():
+            parts = line.split(None, most)
+        elif ends and most:
+            parts = re.split(f"[{re.escape(ends)}]", line, maxsplit=max(most, 0))
+        else:
+            parts = [line]
+        if is_array:
+            for name, value in assigned([f"{names[0]}=({shlex.join(parts)})"], {})[0].items():
+                self.give(name, value)
+            return
+        for name, value in itertools.zip_longest(names, parts, fillvalue=""):
+            self.give(name, value.strip() if ends.isspace() else value)
 
     def _keep_arguments(self) -> None:
         """Let values that hold unknown arguments of the script mean these, and no later ones."""

@@ -9,9 +9,9 @@ from typing import Final
 
 from fiojobs.carriers import commands_of, is_call
 from fiojobs.grammar import Compound, Node, tree_of
-from fiojobs.starters import HARMLESS
-from fiojobs.variables import DECLARES
-from fiojobs.words import shown
+from fiojobs.starters import HARMLESS, SILENT
+from fiojobs.variables import DECLARES, is_set_by
+from fiojobs.words import APPENDED, READ, shown
 from iolab_base.errors import UserError
 
 # Commands that call no function.
@@ -65,6 +65,17 @@ def in_background(steps: Iterable[ShellStep]) -> Iterator[ShellStep]:
         several = len(places) > 1
         found[last] = replace(found[last], end=found[last].end if several else "&", apart=several)
     yield from found
+
+
+def redirected(steps: Iterable[ShellStep], files: Sequence[str]) -> Iterator[ShellStep]:
+    """Yield the steps of a construct whose output goes to files: each after the first appends."""
+    written = [name for name in files if not name.startswith(READ)]
+    for step in steps:
+        silent = step.words[0] in SILENT or is_set_by(step.words[0])
+        own = silent or step.end == "|" or not all(name.startswith(READ) for name in step.files)
+        yield step if own else replace(step, files=[*step.files, *written])
+        if not own:
+            written = [f"{APPENDED}{name.removeprefix(APPENDED)}" for name in written]
 
 
 def check_named(

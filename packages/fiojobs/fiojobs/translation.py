@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from fiojobs.arithmetic import calculated
-from fiojobs.language import NODE, conditional_sections, plain_name
+from fiojobs.language import NODE, noted_sections, plain_name
 from fiojobs.options import (
     ENDING,
     LACKS,
@@ -57,7 +57,7 @@ _NAMING: Final = (
 # Numbers in names: run1, run2, and the second section of a name.
 _NUMBER: Final = re.compile(r"[-_.]?[0-9]+")
 _AGAIN: Final = "a cell has a fresh device, and boots repeat it"
-_UNDECIDED: Final = "the script does not say whether"
+_MOST_PHASES: Final = 64
 # The most factors that sections are taken apart into.
 _MOST_FACTORS: Final = 3
 
@@ -123,21 +123,23 @@ def translate(job: str | Path, around: Surroundings) -> Translation:
     Raises UserError if the job cannot be read, CannotRunError if the virtual machine lacks what it
     needs.
     """
-    asked = conditional_sections(job)
+    asked = noted_sections(job)
     named = {s.name: {same_option(k): v for k, v in s.options.items()} for s, _ in asked}
     repeated = _repeated(named)
     work = Draft(around, {name: o for name, o in named.items() if name not in repeated})
     for name, first in repeated.items():
         work.say(name, "all options", f"those of {first}", "nothing", _AGAIN)
-    for section, condition in asked:
-        if condition and section.name not in repeated:
-            work.say(section.name, "its condition", condition, "it holds", _UNDECIDED)
+    for section, notes in asked:
+        for note in notes if section.name not in repeated else ():
+            work.say(section.name, *note)
     for name, options in work.options.items():
         _refuse_lacking(name, options, own_fio=around.own_fio)
         _fill_keywords(work, name)
         give_bytes(work, name)
         _check_number_of_processes(options)
     phases = _phases(work)
+    if len(phases) > _MOST_PHASES:
+        raise UserError(f"the fio job has more than {_MOST_PHASES} phases: give fewer calls")
     ends = [name for name, o in work.options.items() if engine_of(o) in ENDING]
     ramp_ms, runtime_ms, to_end = give_times(work, phases, ends)
     for name in work.options:

@@ -6,6 +6,7 @@ The elements of an array are variables of their own, as are all of them: ``A[0]`
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -26,8 +27,11 @@ _DEFAULT: Final = re.compile(
 )
 # What a shell splits values at, if a script says so: $'\n'.
 _LINE_END: Final = "$\\n"
-# ${NAME#PATTERN}, ${NAME%%PATTERN}
-_CUT: Final = re.compile(r"([A-Za-z_]\w*|[0-9])(##?|%%?)(.+)", re.ASCII)
+# ${NAME#PATTERN}, ${NAME%%PATTERN}, ${NAME,,}, ${NAME/PATTERN/VALUE}, ${NAME:2:1}
+_CHANGED: Final = re.compile(
+    r"([A-Za-z_]\w*(?:\[[^\[\]{}@*]*\])?|[0-9])(##?|%%?|,,?|\^\^?|//?|:)(.*)", re.ASCII | re.DOTALL
+)
+_PART: Final = re.compile(r" *(\d{1,6}| -\d{1,6})(?::(-?\d{1,6}))?", re.ASCII)
 # NAME=(WORDS) of bash, and an element whose place is in a variable.
 _ARRAY: Final = re.compile(
     r"(?<![\w$])([A-Za-z_]\w*\+?=)\(((?:[^()\"'`#]|#.*|\"[^\"]*\"|'[^']*'|\$\([^()]*\))*)\)",
@@ -51,7 +55,7 @@ _SUM: Final = re.compile(r"\$\([ \t]*expr((?:[ \t]+(?:\$?\w+|\$\{\w+\}|[-+/%]|\\
 # [NAME]=VALUE in an array.
 _NAMED: Final = re.compile(r"\[([^\[\]]+)\]=(.*)", re.DOTALL)
 _COUNTED: Final = re.compile(r"\$\([ \t]*seq[^()]*\)")
-_MOST_VALUES: Final = 64
+_MOST_VALUES: Final = 1000
 _LONGEST_CUT: Final = 4096
 # Defaults within defaults.
 _MOST_DEFAULTS: Final = 4
@@ -67,9 +71,10 @@ def with_variables(text: str, known: Mapping[str, str], kept: Collection[str] = 
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2] or ""
-        cut = _CUT.fullmatch(name)
-        if cut and cut[1] in known:
-            return _without(known[cut[1]], cut[2], cut[3])
+        changed = _CHANGED.fullmatch(name)
+        if changed and changed[1] in known:
+            found = _changed(known[changed[1]], changed[2], changed[3])
+            return match[0] if found is None else found
         # Those are joined by what IFS holds.
         joined = name.endswith(("*", "[*]"))
         stays = name in kept or (joined and not known.get("IFS", " ").isspace())
@@ -201,11 +206,9 @@ def _expanded(word: str) -> list[str]:
     values = _series(series) if series else None
     if series is None or values is None:
         return [word]
-    return [
-        f"{word[: series.start()]}{value}{rest}"
-        for value in values
-        for rest in _expanded(word[series.end() :])
-    ][: _MOST_VALUES + 1]
+    pairs = itertools.product(values, _expanded(word[series.end() :]))
+    few = itertools.islice(pairs, _MOST_VALUES + 1)
+    return [f"{word[: series.start()]}{value}{rest}" for value, rest in few]
 
 
 def _array(name: str, inside: str, known: Mapping[str, str], *, more: bool) -> dict[str, str]:
@@ -251,10 +254,38 @@ def _elements(name: str, items: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _without(value: str, sign: str, pattern: str) -> str:
-    """Return a value without what a pattern matches at its beginning or its end."""
+def _changed(value: str, sign: str, given: str) -> str | None:
+    """Return a value as the braces of a shell change it; None for what iolab does not know."""
     if len(value) > _LONGEST_CUT:
         raise UserError(f"the fio job: {shown(value)} is too long to cut: give what remains")
+    if sign[0] in "#%":
+        return _without(value, sign, given)
+    if "$" in value + given:
+        return None
+    if sign[0] in ",^":
+        change = str.lower if sign[0] == "," else str.upper
+        first = value if len(sign) > 1 else value[:1]
+        return None if given else change(first) + value[len(first) :]
+    if sign == ":":
+        part = _PART.fullmatch(given)
+        return None if part is None else _part(value, int(part[1]), part[2])
+    pattern, _, by = given.partition("/")
+    if re.search(r"[*?\[\\]|\A(?:[#%]|\Z)", pattern):
+        return None
+    return value.replace(pattern, by, -1 if len(sign) > 1 else 1)
+
+
+def _part(value: str, first: int, length: str | None) -> str:
+    """Return characters of a value; a negative length counts from its end."""
+    begin = max(first + len(value), 0) if first < 0 else first
+    end = (
+        len(value) if length is None else int(length) + (begin if int(length) >= 0 else len(value))
+    )
+    return value[begin:end]
+
+
+def _without(value: str, sign: str, pattern: str) -> str:
+    """Return a value without what a pattern matches at its beginning or its end."""
     for length in range(len(value) + 1)[:: -1 if len(sign) > 1 else 1]:
         end = len(value) - length
         part = value[:length] if sign[0] == "#" else value[end:]
@@ -269,11 +300,13 @@ def _series(series: re.Match[str]) -> list[str] | None:
     if listed:
         return listed.split(",")
     numbers = re.findall("[-0-9]+", counted) if counted else [begin, *([by] if by else []), end]
-    if any(re.match("-?0[0-9]", number) for number in numbers):
-        return None
+    # A brace, and no seq, keeps the zeros before its numbers.
+    padded = any(re.match("-?0[0-9]", number) for number in (begin or "", end or ""))
+    width = max(len(begin), len(end)) if padded else 0
     first, *steps, last = map(int, ["1", *numbers] if len(numbers) == 1 else numbers)
     step = steps[0] if steps else 1
     if not counted:
         step = -abs(step) if last < first else abs(step)
     found = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
-    return [str(number) for number in found] if 0 < len(found) <= _MOST_VALUES else None
+    many = not 0 < len(found) <= _MOST_VALUES
+    return None if many else [f"{number:0{width}}" for number in found]

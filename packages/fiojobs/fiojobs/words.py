@@ -9,7 +9,11 @@ from typing import Final
 
 from iolab_base.errors import UserError
 
+# What stands before the name of a file to which a command appends, of one that it reads, and before
+# a text that it reads.
 APPENDED: Final = ">>"
+READ: Final = "<"
+GIVEN: Final = "<<<"
 # In the place of a value: a page's <device> or {read|write}.
 _PLACEHOLDER: Final = re.compile(r"<[^<>\n]*>|\{[^{}\n]*[,|][^{}\n]*\}")
 # Another value behind one, as a page has --rw=read|write: no program's name.
@@ -64,8 +68,8 @@ def substituted(word: str) -> Iterator[str]:
 def simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
     """Yield the words of each command, the files that it is redirected to, and what ends it.
 
-    What a command takes from another one, ``$(...)``, stays in its word. A file to which a command
-    appends has `APPENDED` before its name.
+    What a command takes from another one, ``$(...)``, stays in its word. Files that a command does
+    not just write have `APPENDED`, `READ` or `GIVEN` before their names.
     """
     words: list[str] = []
     files: list[str] = []
@@ -107,7 +111,7 @@ def simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
         operator = (_REDIRECTION if redirects else _SEPARATOR).match(text, at)
         at = operator.end() if operator else at + 1
         if redirects and operator:
-            redirected, prefix = True, APPENDED if ">>" in operator[0] else ""
+            redirected, prefix = True, _prefix(operator[0].strip())
         if operator and not redirects and (end := _end_of(operator[0])):
             if words:
                 yield words, files, end
@@ -116,6 +120,13 @@ def simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
         (files if redirected else words).append(f"{prefix}{word}" if redirected else kind(word))
     if words:
         yield words, files, ""
+
+
+def _prefix(operator: str) -> str:
+    """Return what stands before the name of a file of a redirection."""
+    if ">" in operator:
+        return APPENDED if ">>" in operator else ""
+    return GIVEN if operator == GIVEN else READ if operator.startswith(READ) else ""
 
 
 def _end_of(operator: str) -> str:
