@@ -72,6 +72,10 @@ def ask(job: str, *, dry_run: bool, as_json: bool, **options: Any) -> None:
     }
     if not given["treatment"]:
         raise UserError("give a treatment, such as --treatment cpu.weight=1000")
+    if options["boots"] == 1:
+        from iolab.experiment.compare import first_look
+
+        given = first_look(given)
     if dry_run:
         from iolab.experiment import question
         from iolab.experiment.compare import chosen_kernels

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from icountvm.kernels import known_kernels
 from iolab.experiment.changes import Cells
 from iolab.experiment.comparison import Comparison
 from iolab.experiment.parameters import factor_levels, kernel_names
-from iolab.experiment.question import BOOTS, question
+from iolab.experiment.question import BOOTS, conditions_of, question
 from iolab.pathology import named_pathology, register
 from iolab.pathology.base import Pathology, Profile
 from iolab.store.raw import RawStore
@@ -24,6 +24,10 @@ from iolab.sweeps.request import check_request, plan_blocks, request_for
 from iolab.targets.place import Place
 from iolab_base.errors import IolabError, UserError
 from iolab_base.names import check_types, one_of
+
+# The times of a first look.
+_FIRST_LOOK: Final = {"ramp_ms": 100, "runtime_ms": 200}
+_TIMES: Final = frozenset({*_FIRST_LOOK, "as_asked"})
 
 
 def compare(
@@ -56,7 +60,8 @@ def compare(
         Kernels to boot; by default the first of the quick profile. A real machine runs its own.
     boots : int, optional
         Boots of each kernel: the replicates of the statistics. By default two; three for a question
-        with claims, because a verdict needs three. One is a first look, without an A/A pair.
+        with claims, because a verdict needs three. One is a first look, without an A/A pair; a job
+        that settles soon then runs for a third of the usual time.
     record : bool, optional
         Whether to trace each condition once more in the first boot.
     observe : bool, optional
@@ -104,7 +109,7 @@ def compare(
     >>> iolab.compare(fio=job, treatment={"cpu.weight": 1000}, kernel="6.12")  # doctest: +SKIP
     """
     check_types(compare, {**locals(), "levels": None})
-    chosen, levels = _chosen(pathology, levels)
+    chosen, levels = _chosen(pathology, levels, boots)
     own = target != "vm" and kernel is None
     request = request_for(
         "quick",
@@ -141,7 +146,7 @@ def compare(
 
 
 def _chosen(
-    pathology: str | Pathology | None, levels: dict[str, Any]
+    pathology: str | Pathology | None, levels: dict[str, Any], boots: int | None
 ) -> tuple[Pathology, dict[str, Any]]:
     """Return the pathology to measure, and the levels that are set for it."""
     if pathology is None:
@@ -149,10 +154,22 @@ def _chosen(
             one_of("argument of iolab.question", name, inspect.signature(question).parameters)
         if "treatment" not in levels:
             raise UserError("name a pathology, or give a question: fio=..., treatment={...}")
-        asked = question(**levels)
+        asked = question(**(first_look(levels) if boots == 1 else levels))
         register(asked)
         return asked, {}
     return named_pathology(pathology), levels
+
+
+def first_look(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `iolab.question` with the times of a first look, if they allow it.
+
+    A third of the usual times, unless they are given, or a cell needs longer to settle.
+    """
+    asked = question(**given)
+    if not _TIMES.isdisjoint(given) or not isinstance(asked.cell, Cells):
+        return dict(given)
+    recipes = map(asked.cell.changed, [{}, *conditions_of(asked.cell.every)])
+    return {**given, **(_FIRST_LOOK if all(recipe.settles_soon for recipe in recipes) else {})}
 
 
 def _asked(pathology: Pathology) -> bool:

@@ -361,7 +361,7 @@ def _check_cells(cells: Cells, profile: Profile, recording: Recording) -> None:
     """Make the cell of each condition, so that impossible ones are refused before a boot."""
     treated = cells.every[-1]
     checked = []
-    for condition in _conditions(cells.every):
+    for condition in conditions_of(cells.every):
         control = {**condition, treated.factor_name: None}
         with_it, without = _recipe(cells, condition), _recipe(cells, control)
         for recipe in (without, with_it):
@@ -400,7 +400,7 @@ def _cell(recipe: Recipe, profile: Profile) -> Cell:
     return recipe.cell(profile, random.Random(1))  # noqa: S311
 
 
-def _conditions(every: Sequence[Change]) -> Iterator[dict[str, int | str]]:
+def conditions_of(every: Sequence[Change]) -> Iterator[dict[str, int | str]]:
     """Yield each combination of levels; the last level is the treatment's."""
     names = [change.factor_name for change in every]
     for levels in itertools.product(*(change.levels for change in every)):
@@ -424,7 +424,7 @@ def _claims(given: str | Sequence[str | Claim], cells: Cells) -> tuple[Claim, ..
             raise UserError(
                 f"write a claim as 'iops ratio < 0.9' (ratio, difference or treated), not {one!r}"
             )
-        found += [_claim(one.strip(), match, cells.every, c) for c in _conditions(cells.every)]
+        found += [_claim(one.strip(), match, cells.every, c) for c in conditions_of(cells.every)]
     for claim in found:
         one_of("measure", claim.value, (*_MEASURES, *cells.recipe.counted.values()))
     return tuple(found)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from fiojobs.options import is_set
 from fiojobs.starting import fault_at_start
 from iolab.pathology.base import Machine, Profile
 from iolab.pathology.factors import MOST_CPUS, NO_INTERVENTION, intervention
@@ -64,6 +66,13 @@ _DEFAULTS: Final = {
 _MACHINE_MIB: Final = 340
 # Kinds of devices whose contents are in the machine's memory.
 _IN_MEMORY: Final = frozenset({"null_blk", "scsi_debug", "brd", "loop", "zram"})
+# Kinds of devices that answer within the time they are given, and the longest such time that is
+# short beside a run.
+_USUAL: Final = ("null_blk", "scsi_debug")
+_SOON_NS: Final = 10_000
+_FEW: Final = 4
+# Options by which a job waits or slows itself down.
+_PACED: Final = re.compile("rate|thinktime|startdelay|latency_")
 # What a file system takes of its device: its log (of XFS at least 64 MiB), and a share.
 _LOG_MIB: Final = 68
 _TAKEN: Final = 0.03
@@ -168,6 +177,27 @@ class Recipe:
         kinds += [device.scheduler for device in self.devices]
         kinds += [] if self.filesystem is None else [self.filesystem.kind]
         return tuple(dict.fromkeys(m for kind in kinds for m in _MODULES.get(kind, ())))
+
+    @property
+    def settles_soon(self) -> bool:
+        """Whether 100 ms after a start show what longer ones do.
+
+        Not so with writeback, balancing between cores, quotas by period, processes that take turns,
+        pacing by the job itself, and devices and I/O schedulers that keep an I/O for milliseconds.
+        """
+        limits = any(name.endswith(".max") for name in self.group)
+        processes = sum(processes_of(section.options) for section in self.sections)
+        if self.program or self.antagonist or self.cpus > 1 or limits or processes > _FEW:
+            return False
+        return all(
+            is_set(section.options, "direct") and not any(map(_PACED.match, section.options))
+            for section in self.sections
+        ) and all(
+            device.kind in _USUAL
+            and device.completion_ns <= _SOON_NS
+            and device.scheduler == "none"
+            for device in self.devices
+        )
 
     @property
     def machine(self) -> Machine:

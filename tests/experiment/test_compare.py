@@ -9,11 +9,13 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import papermill
 import pytest
 
 import iolab
+from iolab.experiment.compare import first_look
 from iolab.paths import NOTEBOOKS
 from iolab_base.errors import UserError
 from tests.support.processes import PATIENCE_S, alive, child_environment, wait_until
@@ -46,6 +48,35 @@ def test_what_cannot_be_meant_is_refused_before_anything_boots(
     with pytest.raises(UserError, match=says):
         iolab.compare("dio_kworker", root=tmp_path, **different)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("different", "is_short"),
+    [
+        ({}, True),
+        ({"treatment": {"iodepth": [8, 64]}, "vary": {"numjobs": [2, 3]}}, True),
+        ({"treatment": {"intervention": "NO_WAKEUP_PREEMPTION"}}, True),
+        ({"treatment": {"kernel": "6.12"}}, True),
+        ({"fio": "rw=randwrite bs=4k"}, False),
+        ({"vary": {"direct": [0, 1]}}, False),
+        ({"fio": "rw=read direct=1 rate_iops=200"}, False),
+        ({"treatment": {"numjobs": 5}}, False),
+        ({"treatment": {"cpu.max": "5000 10000"}}, False),
+        ({"treatment": {"completion_ns": 2_000_000}}, False),
+        ({"treatment": {"scheduler": "bfq"}}, False),
+        ({"cpus": 2}, False),
+        ({"antagonist": iolab.antagonist(fio="rw=read direct=1")}, False),
+        ({"as_asked": True}, False),
+        ({"runtime_ms": 900}, False),
+        ({"fio": None, "program": ["/bin/true"]}, False),
+    ],
+)
+def test_a_first_look_is_short_where_nothing_needs_long(
+    different: dict[str, Any], *, is_short: bool
+) -> None:
+    asked = {"fio": "rw=read direct=1", "treatment": {"cpu.weight": 1000}, **different}
+    found = first_look(asked)
+    assert found == {**asked, **({"ramp_ms": 100, "runtime_ms": 200} if is_short else {})}
 
 
 @pytest.mark.vm
