@@ -219,6 +219,20 @@ def test_no_class_has_the_name_of_another() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
+def test_every_module_has_a_test_file_of_its_name() -> None:
+    tests = Path(__file__).parent
+    lost = []
+    for package in (PACKAGE, *_PACKAGES):
+        room = tests if package == PACKAGE else tests / package.name.removeprefix("iolab_")
+        for module in sorted(package.rglob("*.py")):
+            if module.stem.startswith("__"):
+                continue
+            name = f"test_{module.stem.removeprefix('_')}.py"
+            if not (room / module.relative_to(package).parent / name).exists():
+                lost.append(f"{package.name}: {module.relative_to(package)}")
+    assert lost == []
+
+
 def test_every_room_has_a_place_and_every_place_a_room() -> None:
     files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}

@@ -177,22 +177,29 @@ def _write_question(path: Path, given: Mapping[str, Any]) -> Path:
 def _write_page(page: Path, file: Path, found: Comparison, **options: Any) -> Path:
     """Execute the notebook of experiments on the answer, which is in the store."""
     from iolab.paths import NOTEBOOKS
-    from iolab.stats.conditions import kernels_of
     from iolab.sweeps.pages import Page, make_page
 
-    parameters = {"pathology": str(file), "kernel": kernels_of(found.cells), **options}
+    parameters = {"pathology": str(file), "kernel": _kernels(found), **options}
     output = page.resolve().with_suffix(".ipynb")
     make_page(Page("the page", NOTEBOOKS / "experiment.ipynb", output, parameters))
     return output.with_suffix(".html")
 
 
-def _show_next(file: Path, found: Comparison) -> None:
-    """Suggest the next questions, as commands that can be pasted."""
+def _kernels(found: Comparison) -> list[str]:
+    """Return the kernels of the controls: another may be the treatment."""
     from iolab.stats.conditions import kernels_of
 
+    return kernels_of(found.cells[found.cells["role"] == "control"])
+
+
+def _show_next(file: Path, found: Comparison) -> None:
+    """Suggest the next questions, as commands that can be pasted."""
+    from iolab.pathology.base import TREATED_KERNEL
+
     named = shlex.quote(str(file))
-    kernel = kernels_of(found.cells)[0]
+    kernel = _kernels(found)[0]
     echo("\nnext:")
-    if found.pathology.claims:
+    # Between kernels no switch is the cause.
+    if found.pathology.claims and found.pathology.treatment != TREATED_KERNEL:
         echo(f"  iolab why {named} --kernel {kernel}    # which switch of the kernel is the cause")
     echo(f"  iolab sweep --pathology {named} --kernel {kernel} --observe all    # every function")

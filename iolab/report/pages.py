@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 import tracedat
 from iolab.figures.cells import block_figure
 from iolab.figures.save import caption, save_figure
-from iolab.pathology.base import Pathology
+from iolab.pathology.base import TREATED_KERNEL, Pathology
 from iolab.report.tables import factors, invalid_text, machine_table
 from iolab.shown import Paragraph, text_table
 from iolab.stats.conditions import kernels_of, pathology_of, shared_columns
@@ -57,9 +57,9 @@ def recorded_cells(
 ) -> pd.DataFrame:
     """Return the recorded cells of one condition, its control first, then each level once.
 
-    The kernel is by default the first that has traces; `levels` are those of factors but the
-    treatment. If several conditions fit, it is the one with most traces, counting its control's.
-    Returns rows of ``data.cells``; none where nothing was recorded.
+    The kernel is by default the first that has traces, unless it is the treatment; `levels` are
+    those of other factors. If several conditions fit, it is the one with most traces, counting its
+    control's. Returns rows of ``data.cells``; none where nothing was recorded.
     """
     cells = data.cells
     pathology = pathology_of(cells)
@@ -71,7 +71,8 @@ def recorded_cells(
         raise UserError(
             f"no trace is kept of kernel {kernel}{there}{f'; {gates}' if gates else ''}"
         )
-    kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))]
+    if kernel is not None or pathology.treatment != TREATED_KERNEL:
+        kept = kept[kept["kernel"] == (kernel or next(iter(known), ""))]
     shared = [name for name in shared_columns(cells) if name != "kernel"]
     for name, level in (levels or {}).items():
         one_of("factor of these traces", name, shared)

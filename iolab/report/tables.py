@@ -129,8 +129,10 @@ def effect_table(
     the kernel, the factors that vary, the treatment, ratio, low, high, n, and reading: on which
     side of 1 the whole interval lies, or that no pair is valid.
     """
-    treatment = pathology_of(cells).treatment
-    if _has_pairs(cells):
+    pathology = pathology_of(cells)
+    treatment = pathology.treatment
+    # On machines of their own, cells are not paired.
+    if _has_pairs(cells.assign(block="", pair=0) if pathology.apart else cells):
         table = ratio_table(cells, value, confidence=confidence)
     else:
         table = cells[cells["role"] == "treatment"].drop_duplicates(pair_columns(cells))
@@ -139,8 +141,7 @@ def effect_table(
     if levels is not None:
         table = table[table[treatment].isin(list(levels))]
     columns = [*_varying(table, cells), treatment, "ratio", "low", "high", "n"]
-    # On machines of their own, cells are not paired.
-    how = ", unpaired" if pathology_of(cells).apart else ""
+    how = ", unpaired" if pathology.apart else ""
     readings = [_reading(row) + how for row in table.to_dict("records")]
     return table[columns].assign(reading=readings).reset_index(drop=True)
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pandas as pd
 
 from iolab.pathology import named_pathology
-from iolab.pathology.base import Claim, Machine, Pathology, Profile
+from iolab.pathology.base import TREATED_KERNEL, Claim, Machine, Pathology, Profile
 from iolab.pathology.factors import INTERVENTION, NO_INTERVENTION, boot_part
 from iolab.stats.attribution import (
     ATTRIBUTION_COLUMNS,
@@ -192,6 +192,8 @@ def find_causes(asked: WhyRequest, on_progress: OnProgress = lambda progress: No
     check_request(asked.request)
     if asked.boots < 2:
         raise UserError(f"a confirmation needs at least 2 boots, not {asked.boots}")
+    if asked.pathology.treatment == TREATED_KERNEL:
+        raise UserError("the treatment is a kernel, and no switch of one: compare with 'iolab ask'")
     factor = asked.pathology.factors[INTERVENTION]
     for level in asked.interventions:
         factor.check(INTERVENTION, level)

@@ -121,3 +121,21 @@ def test_the_answer_has_all_and_can_be_asked_on(iolab: Iolab, tmp_path: Path) ->
     assert found["verdicts"][0]["n"] == 1
     assert "iolab.question" in Path(found["question"]).read_text()
     assert "How iolab understands the job" in page.with_suffix(".html").read_text()
+
+
+@pytest.mark.vm
+@pytest.mark.nightly
+def test_two_kernels_are_compared_with_a_page_and_the_traces_of_both(
+    iolab: Iolab, tmp_path: Path
+) -> None:
+    words = ["--treatment", "kernel=6.12", "--kernel", "6.1", "--boots", "1"]
+    page = tmp_path / "answer"
+    with wants("a virtual machine"):
+        said = iolab(
+            "ask", f"{_JOB} -direct=1", *words, "--root", tmp_path / "runs", "--page", page
+        )
+    assert said.code == 0
+    for kernel in ("6.1", "6.12"):
+        assert f"kernel {kernel}: " in said.out
+    assert "iolab why" not in said.out
+    assert "one boot: no interval, unpaired" in page.with_suffix(".html").read_text()

@@ -441,6 +441,15 @@ def test_few_boots_of_either_kernel_decide_nothing() -> None:
         assert (judged.verdict, judged.n) == ("inconclusive", min(len(old), len(new)))
 
 
+def test_a_first_look_at_two_kernels_has_a_ratio() -> None:
+    cells = _data(_asked(), _OLD[:1], _NEW[:1]).cells
+    cells = cells[~cells["aa"] & ((cells["role"] == "treatment") | (cells["pair"] == 0))]
+    (row,) = effect_table(cells).to_dict("records")
+    assert (row["ratio"], row["n"]) == (pytest.approx(_NEW[0] / _OLD[0]), 1)
+    (row,) = effect_table(cells.assign(valid=cells["role"] == "treatment")).to_dict("records")
+    assert (math.isnan(row["ratio"]), row["n"]) == (True, 0)
+
+
 def test_controls_of_two_kernels_are_not_pooled() -> None:
     data = _data(_asked(), _OLD, _NEW)
     first = data.cells["block"] == "b0"

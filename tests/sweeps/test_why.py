@@ -14,6 +14,7 @@ import pytest
 
 from iolab.blocks import Block
 from iolab.design import blocks_of
+from iolab.experiment import question
 from iolab.pathology import get_pathology
 from iolab.report.attribution import attribution_text, load_attribution
 from iolab.store.dataset import load
@@ -132,7 +133,9 @@ def test_the_switch_that_hangs_a_machine_is_found_by_halves(
 def test_bad_input_is_one_sentence_before_anything_boots(tmp_path: Path) -> None:
     pathology = get_pathology("dio_kworker")
     request = Request(profile="quick", kernels=["6.1"], root=tmp_path)
+    kernels = question(fio="rw=read direct=1", treatment={"kernel": "6.12"})
     for asked, sentence in (
+        (WhyRequest(kernels, "6.1", request), "the treatment is a kernel"),
         (WhyRequest(pathology, "6.1", request, boots=1), "at least 2 boots, not 1"),
         (WhyRequest(pathology, "6.1", request, claim="IOPS los"), "did you mean IOPS lost"),
         (WhyRequest(pathology, "6.1", request, interventions=["x y"]), "scheduler's feature"),
