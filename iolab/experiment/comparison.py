@@ -253,7 +253,8 @@ class Comparison:
         for row in report.recorded_cells(self.data, kernel, levels).to_dict("records"):
             where = condition_text(self.pathology, {name: row[name] for name in varying})
             name = report.treatment_name(self.pathology, row[treatment])
-            found[f"{name}, {where}"] = row["cell"]
+            # The treatment may be the kernel.
+            found[where if where.startswith(name) else f"{name}, {where}"] = row["cell"]
         return found
 
     @cached_property

@@ -135,7 +135,7 @@ def test_two_kernels_are_compared_with_a_page_and_the_traces_of_both(
             "ask", f"{_JOB} -direct=1", *words, "--root", tmp_path / "runs", "--page", page
         )
     assert said.code == 0
-    for kernel in ("6.1", "6.12"):
-        assert f"kernel {kernel}: " in said.out
+    for trace in ("\nas given, kernel 6.1: ", "\nkernel 6.12: "):
+        assert trace in said.out
     assert "iolab why" not in said.out
     assert "one boot: no interval, unpaired" in page.with_suffix(".html").read_text()
