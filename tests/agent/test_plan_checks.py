@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.plans import changed, job, plan_of_every_work, refusal_of
+from iolab_agent.plan_checks import can_be_counted
+from tests.support.plans import (
+    changed,
+    job,
+    null_blk_cell,
+    open_job,
+    plan_document,
+    plan_of_every_work,
+    program_cell,
+    refusal_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +51,16 @@ from tests.support.plans import changed, job, plan_of_every_work, refusal_of
         (("cells", 1, "settings"), {"../vm": 1}, "../vm"),
         (("cells", 1, "settings"), {"dirty_bytes": -1}, "dirty_bytes"),
         (("cells", 1, "count"), ["a b"], "a b"),
+        (("cells", 1, "features"), ["NEXT_BUDDY"], "features"),
+        (("cells", 1, "features"), {"next_buddy": True}, "next_buddy"),
+        (("cells", 1, "features"), {"NEXT_BUDDY": 1}, "NEXT_BUDDY"),
+        (("cells", 1, "preemption"), "rt", "'rt'"),
+        (("cells", 2, "recording", "buffer_kib"), 16383, "buffer_kib"),
+        (("cells", 3, "job", "to_end"), True, "ramp"),
+        (("cells", 3, "job", "binary"), {"argv": []}, "binary"),
+        (("cells", 4, "program", "files"), [], "files"),
+        (("cells", 4, "program", "value"), 5, "value"),
+        (("cells", 4, "program", "value"), f"({'a' * 1000})", "value"),
         (("cells", 1, "recording"), {"events": ["sched"], "window_ms": 5}, "'sched'"),
         (("cells", 1, "recording"), {"events": [], "window_ms": 5}, "no event"),
         (("cells", 1, "recording"), {"events": ["a:b"], "window_ms": 9999}, "window_ms"),
@@ -120,3 +140,39 @@ def test_a_wrong_part_of_a_cell_is_named(place: tuple[Any, ...], value: Any, nam
     said = refusal_of(changed(plan_of_every_work(), place, value))
     assert named in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"a b": "1"}, "'a b'"),
+        ({"--exec": "1"}, "'--exec'"),
+        ({"x" * 81: "1"}, "xxx"),
+        ({"ioengine": "a\nb"}, "ioengine"),
+        ({"ioengine": "a\0b"}, "ioengine"),
+        ({"ioengine": "x" * (1 << 17)}, "ioengine"),
+        ({"numjobs": "513"}, "numjobs"),
+    ],
+)
+def test_each_option_of_an_unchecked_job_is_one_argument(
+    options: dict[str, str], named: str
+) -> None:
+    section = {"name": "a", "options": options}
+    cell = null_blk_cell("cell", job=open_job(section, unchecked=True))
+    assert named in refusal_of(plan_document(cell))
+
+
+def test_a_job_beside_a_program_needs_a_device() -> None:
+    cell = {**program_cell("cell", "/bin/true"), "antagonist": {"job": job()}}
+    assert "device" in refusal_of(plan_document(cell))
+
+
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [
+        *((name, True) for name in ("vfs_read", "foo.isra.0", "_x", "sched:sched_switch")),
+        *((name, False) for name in ("", "0x", "a b", "a/b", "a:b:c", "a:", "a" * 81, 5, None)),
+    ],
+)
+def test_what_is_counted_is_a_function_or_a_tracepoint(name: Any, valid: bool) -> None:
+    assert can_be_counted(name) is valid

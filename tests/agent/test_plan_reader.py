@@ -92,6 +92,12 @@ def test_what_the_pathologies_compile_is_accepted_as_it_is(name: str) -> None:
         (("modules",), 5, "modules"),
         (("modules",), [["xfs"]], "modules"),
         (("coalesced_timers",), "yes", "coalesced_timers"),
+        (("draw",), -1, "draw"),
+        (("draw",), 2**31, "draw"),
+        (("boot_options",), ["init=/bin/sh"], "'init=/bin/sh'"),
+        (("boot_options",), ["console"], "'console'"),
+        (("boot_options",), ["nosmt init=/x"], "'nosmt init=/x'"),
+        (("boot_options",), [5], "boot option"),
         (("shell",), "true", "shell"),
         (("cells", 1, "id"), "../../etc", "id"),
         (("cells", 1, "id"), 7, "id"),
@@ -190,6 +196,13 @@ def test_no_text_of_a_plan_reaches_a_command_line_unlisted() -> None:
         for text in ("/bin/sh", "../x", "-o", "a b", "$(x)", "a\nb"):
             with pytest.raises(UserError):
                 parse_plan(changed(plan_of_every_work(), place, text))
+
+
+def test_work_that_does_io_needs_a_device() -> None:
+    cell = null_blk_cell("cell", devices=[], filesystem=None)
+    assert "device" in refusal_of(plan_document(cell))
+    in_memory = {**cell, "filesystem": {"kind": "tmpfs"}}
+    assert parse_plan(plan_document(in_memory)).cells[0].devices == []
 
 
 def test_a_plan_in_a_file(tmp_path: Path) -> None:
