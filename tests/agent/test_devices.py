@@ -21,11 +21,6 @@ def _there() -> set[str]:
     return {p.name for p in Path("/sys/block").glob("zram*")}
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "journal")
-
-
 @_zram
 def test_a_zram_device_is_made_and_removed(journal: Journal) -> None:
     before = _there()

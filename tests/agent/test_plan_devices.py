@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from iolab_agent.plan import Device, FileSystem, stored_by
+from iolab_agent.plan import Device, FileSystem
 from iolab_agent.plan_devices import check_devices
+from iolab_agent.plan_reader import parse_plan
 from iolab_base.errors import UserError
+from tests.support.plans import FOLDER, NAMED, null_blk_cell, plan_document
 
 _A = Device("a", "null_blk", 64)
 _B = Device("b", "null_blk", 64)
@@ -113,7 +116,44 @@ def test_a_file_system_fits_its_device(
         check_devices(devices, filesystem, "cell")
 
 
-def test_what_is_beneath_decides_whether_a_device_stores() -> None:
-    array = _md()
-    assert stored_by("made", [_A, _B, array])
-    assert not stored_by("made", [_A, replace(_B, memory_backed=False), array])
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [
+        ({**FOLDER, "path": "srv"}, "'srv' is not an absolute path"),
+        ({**FOLDER, "path": ""}, "'' is not an absolute path"),
+        ({**FOLDER, "path": "/"}, "'/' is not an absolute path"),
+        ({**FOLDER, "path": "/srv/../etc"}, "not an absolute path"),
+        ({**FOLDER, "path": "/srv//x"}, "not an absolute path"),
+        ({**FOLDER, "path": "/srv/\n"}, "not an absolute path"),
+        ({**FOLDER, "path": 5}, "not an absolute path"),
+        ({**FOLDER, "serial": "x"}, "a directory has no serial"),
+        ({**FOLDER, "irqmode": 2}, "cannot be given irqmode"),
+        ({**NAMED, "path": "/dev/../etc/passwd"}, "not an absolute path"),
+        ({**NAMED, "path": "/etc/passwd"}, "not a device node"),
+        ({**NAMED, "path": "/dev/$(x)"}, "not a device node"),
+        ({**NAMED, "serial": ""}, "'' is not a serial number"),
+        ({**NAMED, "serial": 5}, "5 is not a serial number"),
+        ({**NAMED, "memory_backed": False}, "cannot be given memory_backed"),
+        ({**NAMED, "kind": "zram"}, "a zram device has no path"),
+        ({**NAMED, "kind": "loop", "path": "srv"}, "'srv' is not an absolute path"),
+        ({**NAMED, "kind": "loop", "path": 0}, "0 is not an absolute path"),
+        ({**NAMED, "kind": "loop", "path": "", "serial": "x"}, "a loop device has no serial"),
+    ],
+)
+def test_a_real_device_is_checked(device: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        parse_plan(plan_document(null_blk_cell("cell", devices=[device], filesystem=None)))
+
+
+def test_a_directory_stands_alone() -> None:
+    more = {"name": "more", "kind": "loop", "size_mib": 64}
+    for different in (
+        {"devices": [FOLDER], "filesystem": {"kind": "xfs", "device": "data"}},
+        {"devices": [FOLDER, more], "filesystem": None},
+    ):
+        with pytest.raises(UserError, match="a directory has its file system and no device beside"):
+            parse_plan(plan_document(null_blk_cell("cell", **different)))
+    watch = {"on": "node", "event": "attrib"}
+    cell = null_blk_cell("cell", devices=[FOLDER], filesystem=None, watch=watch)
+    with pytest.raises(UserError, match="a watch is for I/O on the device itself"):
+        parse_plan(plan_document(cell))

@@ -63,11 +63,6 @@ def test_another_way_of_scaling_cannot_be_followed(
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "journal")
-
-
-@pytest.fixture
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a frequency policy that cores 0 and 1 share: no machine here has one."""
     folder = tmp_path / "cpufreq" / "policy0"

@@ -5,11 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
-
-import pytest
 
 from iolab_agent.journal import Journal, restore
 from iolab_agent.proc import is_kernel_thread, processes, stat_of
@@ -31,13 +27,6 @@ def _nice_values(prefix: str, *, kernel: bool) -> dict[int, int]:
             if comm.startswith(prefix) and is_kernel_thread(fields) is kernel:
                 found[pid] = int(fields[16])
     return found
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    made = Journal(tmp_path / "journal")
-    yield made
-    restore(made.path)
 
 
 def test_only_the_kernels_ordinary_workers_of_the_core_change_and_all_come_back(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +13,11 @@ from iolab.pathology import get_pathology
 from iolab.targets.place import Place
 from iolab_agent.plan import Plan
 from iolab_agent.plan_reader import parse_plan
+from iolab_base.errors import UserError
+
+# Devices that exist already.
+NAMED = {"name": "data", "kind": "named", "path": "/dev/disk/by-id/x-1", "size_mib": 64}
+FOLDER = {"name": "data", "kind": "directory", "path": "/srv/a b", "size_mib": 64}
 
 # Not xfs's own modules: mounting loads them, and what mounting loads is no setting.
 _IN_GUESTS = ["null_blk", "sd_mod", "crc32c", "xfs", "ext4", "bfq"]
@@ -130,6 +136,44 @@ def plan_document(*cells: dict[str, Any], **different: Any) -> dict[str, Any]:
         "coalesced_timers": True,
         **different,
     }
+
+
+def plan_of_every_work() -> dict[str, Any]:
+    """Return a plan with each kind of work in it."""
+    recorded = copies_cell("copies", recording={"events": ["block:block_rq_issue"]})
+    beside = {"program": {"argv": ["/bin/true"]}, "group": {"controllers": ["cpu"]}, "start_ms": 5}
+    outside, inside = null_blk_cell("outside"), null_blk_cell("inside", 1000)
+    other = null_blk_cell("beside", antagonist=beside)
+    controllers = {"cpuset.cpus": "0-1", "cpu.max": "50000 100000", "cpu.weight": 500}
+    opened = null_blk_cell("open", group={"settings": controllers}, job=open_job(cpus=[0, 1]))
+    return plan_document(outside, inside, recorded, opened, _own_program_cell(), other)
+
+
+def _own_program_cell() -> dict[str, Any]:
+    """Return a cell whose work is a program with a file of its own."""
+    files = {"/iolab/programs/a/a": "0" * 64}
+    given = {"runtime_ms": 500, "value": r"took ([0-9.]+)", "cpus": [0], "files": files}
+    cell = program_cell("program", "/iolab/programs/a/a", "-n", "5", **given)
+    return {**cell, "recording": {"events": ["sched:sched_switch"]}}
+
+
+def changed(raw: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    """Return a copy of a document with another value at a place."""
+    made = copy.deepcopy(raw)
+    holder: Any = made
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] = value
+    return made
+
+
+def refusal_of(raw: Any) -> str:
+    """Return why a document is refused as a plan."""
+    try:
+        parse_plan(raw)
+    except UserError as error:
+        return str(error)
+    raise AssertionError("it is a plan")
 
 
 def plan(*cells: dict[str, Any], **different: Any) -> Plan:
