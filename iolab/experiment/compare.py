@@ -26,7 +26,7 @@ from iolab_base.errors import IolabError, UserError
 from iolab_base.names import check_types, one_of
 
 # The times of a first look.
-_FIRST_LOOK: Final = {"ramp_ms": 100, "runtime_ms": 200}
+_FIRST_LOOK: Final = {"ramp_ms": 150, "runtime_ms": 250}
 _TIMES: Final = frozenset({*_FIRST_LOOK, "as_asked"})
 
 
@@ -61,7 +61,7 @@ def compare(
     boots : int, optional
         Boots of each kernel: the replicates of the statistics. By default two; three for a question
         with claims, because a verdict needs three. One is a first look, without an A/A pair; a job
-        that settles soon then runs for a third of the usual time.
+        that settles soon then runs for less than half of the usual time.
     record : bool, optional
         Whether to trace each condition once more in the first boot.
     observe : bool, optional
@@ -163,7 +163,7 @@ def _chosen(
 def first_look(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `iolab.question` with the times of a first look, if they allow it.
 
-    A third of the usual times, unless they are given, or a cell needs longer to settle.
+    They are short, unless times are given or a cell needs longer to settle.
     """
     asked = question(**given)
     if not _TIMES.isdisjoint(given) or not isinstance(asked.cell, Cells):

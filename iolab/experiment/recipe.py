@@ -180,7 +180,7 @@ class Recipe:
 
     @property
     def settles_soon(self) -> bool:
-        """Whether 100 ms after a start show what longer ones do.
+        """Whether 100 ms, soon after its start, show what longer ones do.
 
         Not so with writeback, balancing between cores, quotas by period, processes that take turns,
         pacing by the job itself, and devices and I/O schedulers that keep an I/O for milliseconds.

@@ -76,7 +76,7 @@ def test_a_first_look_is_short_where_nothing_needs_long(
 ) -> None:
     asked = {"fio": "rw=read direct=1", "treatment": {"cpu.weight": 1000}, **different}
     found = first_look(asked)
-    assert found == {**asked, **({"ramp_ms": 100, "runtime_ms": 200} if is_short else {})}
+    assert found == {**asked, **({"ramp_ms": 150, "runtime_ms": 250} if is_short else {})}
 
 
 @pytest.mark.vm
