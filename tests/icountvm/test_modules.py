@@ -8,16 +8,14 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from icountvm import kernels, modules
-from icountvm.bzimage import config_of, kept_image, payload_of, release_of
 from icountvm.kernels import add_kernel
 from iolab_base.errors import UserError
-from tests.icountvm.conftest import FakeToolbox, elf_with_note, module, vmlinuz
+from tests.icountvm.conftest import FakeToolbox, module, vmlinuz
 from tests.support.bombs import BOMB, bomb, little_memory
 from tests.support.packages import pacman, rpm
 
@@ -235,28 +233,3 @@ def test_a_damaged_module_is_one_sentence(
     with pytest.raises(UserError, match=r"null_blk\.ko is damaged") as caught:
         add_kernel("mine", [write(tmp_path, content)])
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.usefixtures("little_memory")
-def test_an_image_unpacks_to_no_more_than_a_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("icountvm.bzimage._MOST_PAYLOAD", 64 << 20)
-    for way in ("gzip", "xz", "zstd"):
-        payload = bomb(way, BOMB)
-        image = bytearray(1024) + payload + b"\0" * (0 if way == "gzip" else 4)
-        image[0x1F1] = 1
-        image[0x202:0x208] = b"HdrS" + struct.pack("<H", 0x0208)
-        image[0x248:0x250] = struct.pack("<II", 0, len(image) - 1024)
-        assert payload_of(bytes(image)) is None
-    # And its configuration no more than one has.
-    held = b"\x7fELFIKCFG_ST" + bomb("gzip", BOMB) + b"IKCFG_ED"
-    assert config_of(held) is None
-
-
-def test_a_damaged_vmlinux_is_the_users_error() -> None:
-    whole = elf_with_note(b"Xen", 18, f"Linux version {RELEASE} (x)".encode())
-    for at in range(len(whole)):
-        for value in (0, 1, 0x7F, 0xFF):
-            image = whole[:at] + bytes([value]) + whole[at + 1 :]
-            with suppress(UserError):
-                release_of(image, "vmlinux")
-                kept_image(image, "vmlinux")
