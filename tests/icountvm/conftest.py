@@ -17,11 +17,15 @@ from typing import NamedTuple
 import pytest
 
 from icountvm import mirror
+from icountvm.channel import make_channel
 from icountvm.mirror import Archive
 from icountvm.packages import unpack_package
 from icountvm.parts import LOCK_VARIABLE, LockedPart, lock_text
 from icountvm.toolbox import Toolbox
 from iolab_base.errors import UserError
+
+# What a guest may hand over.
+MOST = dict.fromkeys(("a", "agent.json", "cells/c000.json", "status.json"), 1 << 20)
 
 
 @pytest.fixture
@@ -203,3 +207,11 @@ def refused(package: Path, into: Path, words: str = "") -> None:
         unpack_package(package, into)
     assert len(str(caught.value)) < 1000
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Path:
+    """The memory that a guest shares with the host."""
+    path = tmp_path / "channel"
+    make_channel(path)
+    return path

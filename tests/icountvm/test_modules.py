@@ -140,15 +140,6 @@ def test_links_that_stay_inside_are_followed(write: Callable[..., Path], tmp_pat
     assert {path.name for path in kernel.modules.rglob("*.ko")} == {"null_blk.ko", "brd.ko"}
 
 
-def test_what_others_may_not_read_they_may_not_read_in_the_cache(tmp_path: Path) -> None:
-    build = in_folder(tmp_path, {**files(), ".config": b"CONFIG_HZ=100\n"})
-    for mode in (0o600, 0o644, 0o666):
-        (build / ".config").chmod(mode)
-        kernel = add_kernel("mine", [build])
-        assert kernel.config is not None
-        assert kernel.config.stat().st_mode & 0o777 == mode & 0o644
-
-
 @pytest.mark.parametrize("name", [f"boot/vmlinuz-{RELEASE}", NULL_BLK, f"{BASE}/modules.order"])
 def test_a_fifo_in_a_build_is_not_opened(name: str, tmp_path: Path) -> None:
     build = in_folder(tmp_path, files())
