@@ -29,13 +29,11 @@ def test_results_go_where_the_environment_says_else_into_the_clone_or_here(
 ) -> None:
     monkeypatch.setenv("IOLAB_RUNS", str(tmp_path / "mine"))
     assert runs_dir() == tmp_path / "mine"
-    for unset in (
-        lambda: monkeypatch.setenv("IOLAB_RUNS", ""),
-        lambda: monkeypatch.delenv("IOLAB_RUNS"),
-    ):
-        unset()
-        assert CHECKOUT is not None
-        assert runs_dir() == CHECKOUT / "data" / "runs"
+    assert CHECKOUT is not None
+    monkeypatch.setenv("IOLAB_RUNS", "")
+    assert runs_dir() == CHECKOUT / "data" / "runs"
+    monkeypatch.delenv("IOLAB_RUNS")
+    assert runs_dir() == CHECKOUT / "data" / "runs"
     monkeypatch.setattr(paths, "CHECKOUT", None)
     monkeypatch.chdir(tmp_path)
     assert runs_dir() == tmp_path / "data" / "runs"

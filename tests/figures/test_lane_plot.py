@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.models import HoverTool
 
 from iolab.figures.lane_plot import key, lane_plot, time_range
 from iolab.figures.lanes import Scene, scene
@@ -25,7 +25,7 @@ def drawn(shown: Scene, exact: tuple[int, int], *, last: bool = True) -> Any:
     return lane_plot("a", shown, VIEW, exact, time_range({"a": shown}, {"a": VIEW}), last=last)
 
 
-def sources(plot: Any, column: str) -> list[ColumnDataSource]:
+def sources(plot: Any, column: str) -> list[Any]:
     found = {id(r.data_source): r.data_source for r in plot.renderers}
     return [source for source in found.values() if column in source.data]
 
@@ -80,7 +80,8 @@ def test_lanes_and_axes_have_names(shown: Scene) -> None:
 
 
 def test_the_pointer_tells_causes_only_of_what_is_awake(shown: Scene) -> None:
-    tips = [dict(t.tooltips) for t in drawn(shown, VIEW).tools if isinstance(t, HoverTool)]
+    tools: list[Any] = [t for t in drawn(shown, VIEW).tools if isinstance(t, HoverTool)]
+    tips = [dict(tool.tooltips) for tool in tools]
     by_state = {tip["state"]: tip for tip in tips if "state" in tip}
     assert set(by_state) == {
         *("sleeps", "runs", "waits for a CPU", "preempted, waits for a CPU"),
