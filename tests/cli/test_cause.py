@@ -55,10 +55,11 @@ def test_a_bisection_refuses_what_it_cannot_do(
 def test_a_search_for_a_cause_refuses_wrong_names(
     words: tuple[str, ...], noun: str, in_process: Run, tmp_path: Path
 ) -> None:
-    code, error = in_process("why", *words, "--root", str(tmp_path))
+    root = tmp_path / "root"
+    code, error = in_process("why", *words, "--root", str(root))
     assert code == 2
     assert noun in error
-    assert not list(tmp_path.iterdir())
+    assert not root.exists()
 
 
 def test_a_bisection_wants_its_ends(in_process: Run, tmp_path: Path) -> None:
