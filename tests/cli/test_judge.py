@@ -166,12 +166,6 @@ def test_options_that_do_not_go_together(
     assert sentence in error
 
 
-def test_a_bisection_wants_its_ends(in_process: Run, tmp_path: Path) -> None:
-    code, error = in_process("bisect", "v1", CLAIM, "--tree", str(tmp_path))
-    assert code == 2
-    assert "takes GOOD BAD CLAIM, not 2 arguments" in error
-
-
 QUESTION = "dio_kworker: switches_per_io at weight=9600 < 0.5"
 # A tree may have any name, and a compiler's last words are anybody's.
 EVIL = "a\"b<c>&'# SKIP ]]>\n\x1b[31m\x00\u202e\udcff\ufffe"

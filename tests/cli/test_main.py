@@ -33,15 +33,6 @@ def test_help_and_what_starts_a_machine_load_nothing_that_numbers_or_figures_nee
         assert done.stdout.split() == []
 
 
-def test_why_checks_names_before_it_loads_what_makes_pages() -> None:
-    done = run_python(
-        "import sys\nfrom iolab.cli.cause import why\n"
-        "try:\n    why.main(['foo', '--kernel', '6.12'], standalone_mode=False)\n"
-        "except Exception as error:\n    print(type(error).__name__, 'nbformat' in sys.modules)"
-    )
-    assert done.stdout == "UserError False\n"
-
-
 def test_every_command_has_a_line_of_help_that_fits(iolab: Iolab) -> None:
     told = iolab("--help", COLUMNS="80")
     commands = told.out.partition("Commands:\n")[2].splitlines()

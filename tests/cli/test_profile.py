@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
+from guestprof.calls import write_calls
 from guestprof.profile import CostProfile
 from guestprof.profile_file import write_events, write_profile
-from guestprof.schedule import SWITCH_CALLS
+from guestprof.schedule import SWITCH_CALLS, switches
 from iolab.cli import main
 from iolab.store.profiles import ProfileStore
 from iolab.store.raw import RawStore
@@ -85,26 +84,18 @@ def test_boots_that_are_compared_have_an_interval(
     assert user["n"] == 2
 
 
-def test_recorded_calls_are_written_for_perfetto(
+def test_recorded_calls_are_written_for_perfetto_with_the_schedule_that_they_tell(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = {"at_ns": 2_500_000, "task": "fio", "pid": 9, "cpu": 0, "function": "dget_parent"}
-    events = pd.DataFrame([{**call, "arg0": 1, "arg1": 2, "arg2": 3}])
-    write_events(ProfileStore(root).path(_KEY, "c000.events"), events, ["dget_parent"])
-    _said(capsys, monkeypatch, _CELL, "--perfetto", str(root / "calls.pb"), "--root", str(root))
-    trace = protos.Trace.FromString((root / "calls.pb").read_bytes())
-    names = [p.track_descriptor.name for p in trace.packet if p.HasField("track_descriptor")]
-    assert names == ["fio 9", "dget_parent, calls per ms"]
-    instant = protos.TrackEvent.TYPE_INSTANT
-    (packet,) = [p for p in trace.packet if p.track_event.type == instant]
-    assert (packet.timestamp, packet.track_event.name) == (2_500_000, "dget_parent")
-    counter = protos.TrackEvent.TYPE_COUNTER
-    counts = [
-        (p.timestamp, p.track_event.counter_value)
-        for p in trace.packet
-        if p.track_event.type == counter
-    ]
-    assert counts == [(2_000_000, 1), (3_000_000, 0)]
+    path, words = root / "calls.pb", ("--perfetto", str(root / "calls.pb"), "--root", str(root))
+    calls = story()
+    some = calls[calls["function"] == SWITCH_CALLS[0]]
+    for events, schedule in ((calls, switches(calls)), (some, None)):
+        names = set(events["function"])
+        write_events(ProfileStore(root).path(_KEY, "c000.events"), events, names)
+        _said(capsys, monkeypatch, _CELL, *words)
+        write_calls(root / "expected.pb", events, schedule)
+        assert path.read_bytes() == (root / "expected.pb").read_bytes()
 
 
 def test_a_cell_is_shown_and_written(
@@ -126,32 +117,6 @@ def test_a_difference_is_json_too(
     words = (_CELL, "--against", _OTHER, "--json", "--root", str(root))
     rows = json.loads(_said(capsys, monkeypatch, *words))
     assert rows[0] == {"function": "[user]", "treated": 10.0, "control": 5.0, "difference": 5.0}
-
-
-def test_the_schedule_is_written_for_perfetto(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_events(ProfileStore(root).path(_KEY, "c000.events"), story(), SWITCH_CALLS)
-    _said(capsys, monkeypatch, _CELL, "--perfetto", str(root / "calls.pb"), "--root", str(root))
-    trace = protos.Trace.FromString((root / "calls.pb").read_bytes())
-    (bundle,) = [p.ftrace_events for p in trace.packet if p.HasField("ftrace_events")]
-    assert [event.timestamp for event in bundle.event] == [
-        100,
-        250,
-        300,
-        340,
-        400,
-        500,
-        520,
-        600,
-        700,
-    ]
-    switches = [e.sched_switch for e in bundle.event if e.HasField("sched_switch")]
-    assert [s.next_comm for s in switches[:3]] == ["swapper/0", "kworker/0:1", "fio"]
-    # The worker was preempted twice, all others slept.
-    assert [s.prev_state for s in switches] == [1, 1, 0, 1, 0, 1, 1]
-    wakes = [(e.pid, e.sched_waking.pid) for e in bundle.event if e.HasField("sched_waking")]
-    assert wakes == [(20, 10), (20, 10)]
 
 
 def test_who_wakes_and_preempts_whom_is_shown(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ import pytest
 from iolab import __version__
 from iolab.targets.vm import own_identity
 from iolab_base.errors import IolabError
-from iolab_base.files import cache_dir
 from iolab_cluster.parts import Part
 from iolab_cluster.recruiting import recruit
-from iolab_cluster.worker import has_parts
 
 _ADDRESS = "tcp://one:1"
 _FACTS = {**own_identity(), "host": "one", "host_boot": "1", "memory": 1 << 30}
@@ -67,16 +64,3 @@ def test_a_part_that_cannot_be_packed_is_no_fault_of_the_cluster(
     said = recruited(_Scheduler(has_parts=("", (part,), "")), part)
     assert "cannot get kernels/absent: this machine cannot pack it in " in said
     assert said.endswith(": No such file or directory")
-
-
-def test_a_worker_forgets_what_was_not_sent_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    incoming = cache_dir("cluster", "incoming")
-    incoming.mkdir(parents=True)
-    for name in ("abandoned", "coming"):
-        (incoming / name).touch()
-    os.utime(incoming / "abandoned", (0, 0))
-    has_parts(())
-    assert [path.name for path in incoming.iterdir()] == ["coming"]

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 from guestprof.profile import CostProfile, per_io, subsystem_of
-from guestprof.profile_file import read_profile, write_profile
-from iolab_base.errors import IolabError, UserError
+from iolab_base.errors import UserError
 
 _NODES = [
     # parent, task, function, instructions, calls
@@ -106,22 +103,3 @@ def test_counts_per_io(profile: CostProfile) -> None:
     frame = per_io(profile.functions(), 10)
     assert frame["instructions"].sum() == pytest.approx(22.7)
     assert frame["calls"].max() == pytest.approx(0.4)
-
-
-def test_a_profile_in_a_file_is_the_same(profile: CostProfile, tmp_path: Path) -> None:
-    write_profile(tmp_path / "c.parquet", profile)
-    again = read_profile(tmp_path / "c.parquet")
-    assert again.totals == profile.totals
-    pd.testing.assert_frame_equal(
-        again.functions(), profile.functions(), check_dtype=False, check_categorical=False
-    )
-
-
-def test_another_file_is_refused(profile: CostProfile, tmp_path: Path) -> None:
-    path = tmp_path / "c.parquet"
-    path.write_bytes(b"something else")
-    with pytest.raises(IolabError, match="Parquet"):
-        read_profile(path)
-    profile.nodes.to_parquet(path)
-    with pytest.raises(IolabError, match="holds no profile"):
-        read_profile(path)

@@ -17,9 +17,15 @@ from typing import NamedTuple
 import pytest
 
 from icountvm import mirror
+from icountvm.channel import make_channel
 from icountvm.mirror import Archive
+from icountvm.packages import unpack_package
 from icountvm.parts import LOCK_VARIABLE, LockedPart, lock_text
 from icountvm.toolbox import Toolbox
+from iolab_base.errors import UserError
+
+# What a guest may hand over.
+MOST = dict.fromkeys(("a", "agent.json", "cells/c000.json", "status.json"), 1 << 20)
 
 
 @pytest.fixture
@@ -193,3 +199,19 @@ def elf_with_note(name: bytes, kind: int, behind: bytes = b"") -> bytes:
     header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
     segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(note), len(note), 4)
     return header + segment + note + behind
+
+
+def refused(package: Path, into: Path, words: str = "") -> None:
+    """Assert that a package is refused in one short sentence."""
+    with pytest.raises(UserError, match=f"is not a whole package.*{words}") as caught:
+        unpack_package(package, into)
+    assert len(str(caught.value)) < 1000
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Path:
+    """The memory that a guest shares with the host."""
+    path = tmp_path / "channel"
+    make_channel(path)
+    return path

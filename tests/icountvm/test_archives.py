@@ -7,7 +7,6 @@ import io
 import lzma
 import os
 import shutil
-import struct
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -20,27 +19,14 @@ from icountvm import archives
 from icountvm.archives import unpack_cpio, unpack_tar
 from icountvm.packages import unpack_package
 from iolab_base.errors import IolabError, UserError
+from tests.icountvm.conftest import refused
 from tests.support.bombs import BOMB, bomb, little_memory
-from tests.support.packages import cpio, rpm, tar
+from tests.support.packages import cpio, deb, tar
 
 __all__ = ["little_memory"]
 
 CONTROL = tar({"control": b"Package: linux\nArchitecture: amd64\n"})
 SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
-
-
-def deb(path: Path, control: bytes, data: bytes) -> Path:
-    """Write a package from its archives."""
-    whole = b"!<arch>\n"
-    for name, content in (
-        ("debian-binary", b"2.0\n"),
-        ("control.tar", control),
-        ("data.tar", data),
-    ):
-        whole += f"{name:16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode()
-        whole += content + b"\n" * (len(content) % 2)
-    path.write_bytes(whole)
-    return path
 
 
 def member(name: str, data: bytes = b"x", **fields: object) -> bytes:
@@ -60,13 +46,6 @@ def header(kind: bytes, size: int, name: str = "x") -> bytes:
     info = tarfile.TarInfo(name)
     info.type, info.size = kind, size
     return info.tobuf(tarfile.GNU_FORMAT)
-
-
-def refused(package: Path, into: Path, words: str = "") -> None:
-    with pytest.raises(UserError, match=f"is not a whole package.*{words}") as caught:
-        unpack_package(package, into)
-    assert len(str(caught.value)) < 1000
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -174,31 +153,6 @@ def test_a_number_of_cpio_is_digits(field: int, text: bytes, tmp_path: Path) -> 
 def test_a_link_of_cpio_is_no_longer_than_a_path(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="longer"):
         unpack_cpio(io.BytesIO(cpio({"a": "x" * 5000})), tmp_path)
-
-
-@pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize(("number", "size"), [(1 << 22, 16), (16, 1 << 27), (1 << 31, 1 << 31)])
-def test_the_header_of_an_rpm_is_bounded(number: int, size: int, tmp_path: Path) -> None:
-    """Each of its entries names the same text of 64 MiB."""
-    package = rpm(tmp_path / "a.rpm", {}, bytes)
-    whole = package.read_bytes()
-    entry = struct.pack(">IIII", 7, 6, 0, 1)
-    lead = whole[:96] + b"\x8e\xad\xe8\x01" + bytes(4) + struct.pack(">II", number, size)
-    with package.open("wb") as file:  # in parts: the memory is for what is tested
-        file.write(lead)
-        file.writelines([entry * (1 << 16)] * (min(number, 1 << 22) >> 16))
-        file.write(entry * (min(number, 1 << 22) & 0xFFFF))
-        file.writelines([b"x" * (1 << 20)] * (min(size, 1 << 27) >> 20))
-        file.write(b"x" * (min(size, 1 << 27) & 0xFFFFF))
-    refused(package, tmp_path / "root", "header")
-
-
-def test_an_ar_archive_has_few_members(tmp_path: Path) -> None:
-    one = f"{'x':16}{0:<12}{0:<6}{0:<6}{100644:<8}{0:<10}`\n".encode()
-    whole = deb(tmp_path / "a.deb", CONTROL, tar({})).read_bytes()
-    for many in (one * 1000, one.replace(b"0         `", b"-1        `"), one[:30]):
-        (tmp_path / "a.deb").write_bytes(whole[:8] + many + whole[8:])
-        refused(tmp_path / "a.deb", tmp_path / "root")
 
 
 @pytest.mark.parametrize("fmt", ["gnu", "posix", "ustar", "v7"])

@@ -13,7 +13,6 @@ import zstandard
 
 from icountvm import kernels
 from icountvm.boot_files import boot_image
-from icountvm.bzimage import config_of
 from icountvm.kernels import Kernel, add_kernel
 from iolab_base.errors import UserError
 from tests.icountvm.conftest import FakeToolbox, elf_with_note, module, vmlinuz
@@ -84,12 +83,6 @@ def test_arch_has_its_configuration_in_the_image(
     files = {f"usr/{name}": data for name, data in MODULES.items()}
     files[f"usr/{BASE}/vmlinuz"] = bzimage(RELEASE, CONFIG, compress)
     check(add_kernel("arch", [pacman(tmp_path / "linux.pkg.tar.zst", files, zstandard.compress)]))
-
-
-def test_an_image_without_a_configuration_has_none() -> None:
-    whole = bzimage(RELEASE, CONFIG)
-    for image in (vmlinuz(RELEASE), whole[:-150], whole.replace(b"\x1f\x8b", b"\x04\x22")):
-        assert config_of(image) is None
 
 
 def test_a_build_is_added_as_it_stands(tmp_path: Path) -> None:

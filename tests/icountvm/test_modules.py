@@ -8,16 +8,14 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from icountvm import kernels, modules
-from icountvm.bzimage import config_of, kept_image, payload_of, release_of
 from icountvm.kernels import add_kernel
 from iolab_base.errors import UserError
-from tests.icountvm.conftest import FakeToolbox, elf_with_note, module, vmlinuz
+from tests.icountvm.conftest import FakeToolbox, module, vmlinuz
 from tests.support.bombs import BOMB, bomb, little_memory
 from tests.support.packages import pacman, rpm
 
@@ -142,15 +140,6 @@ def test_links_that_stay_inside_are_followed(write: Callable[..., Path], tmp_pat
     assert {path.name for path in kernel.modules.rglob("*.ko")} == {"null_blk.ko", "brd.ko"}
 
 
-def test_what_others_may_not_read_they_may_not_read_in_the_cache(tmp_path: Path) -> None:
-    build = in_folder(tmp_path, {**files(), ".config": b"CONFIG_HZ=100\n"})
-    for mode in (0o600, 0o644, 0o666):
-        (build / ".config").chmod(mode)
-        kernel = add_kernel("mine", [build])
-        assert kernel.config is not None
-        assert kernel.config.stat().st_mode & 0o777 == mode & 0o644
-
-
 @pytest.mark.parametrize("name", [f"boot/vmlinuz-{RELEASE}", NULL_BLK, f"{BASE}/modules.order"])
 def test_a_fifo_in_a_build_is_not_opened(name: str, tmp_path: Path) -> None:
     build = in_folder(tmp_path, files())
@@ -235,28 +224,3 @@ def test_a_damaged_module_is_one_sentence(
     with pytest.raises(UserError, match=r"null_blk\.ko is damaged") as caught:
         add_kernel("mine", [write(tmp_path, content)])
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.usefixtures("little_memory")
-def test_an_image_unpacks_to_no_more_than_a_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("icountvm.bzimage._MOST_PAYLOAD", 64 << 20)
-    for way in ("gzip", "xz", "zstd"):
-        payload = bomb(way, BOMB)
-        image = bytearray(1024) + payload + b"\0" * (0 if way == "gzip" else 4)
-        image[0x1F1] = 1
-        image[0x202:0x208] = b"HdrS" + struct.pack("<H", 0x0208)
-        image[0x248:0x250] = struct.pack("<II", 0, len(image) - 1024)
-        assert payload_of(bytes(image)) is None
-    # And its configuration no more than one has.
-    held = b"\x7fELFIKCFG_ST" + bomb("gzip", BOMB) + b"IKCFG_ED"
-    assert config_of(held) is None
-
-
-def test_a_damaged_vmlinux_is_the_users_error() -> None:
-    whole = elf_with_note(b"Xen", 18, f"Linux version {RELEASE} (x)".encode())
-    for at in range(len(whole)):
-        for value in (0, 1, 0x7F, 0xFF):
-            image = whole[:at] + bytes([value]) + whole[at + 1 :]
-            with suppress(UserError):
-                release_of(image, "vmlinux")
-                kept_image(image, "vmlinux")

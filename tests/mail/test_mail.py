@@ -4,7 +4,6 @@ from __future__ import annotations
 import random
 import re
 import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,32 +11,21 @@ import numpy as np
 import pytest
 
 from iolab.experiment import question
-from iolab.pathology import PATHOLOGIES, get_pathology, register
+from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.pathology.base import Claim
-from iolab.paths import REFERENCE
-from iolab.report.attribution import load_attribution
 from iolab.stats.verdicts import verdict_table
-from iolab.store.dataset import Dataset, load
+from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from iolab_base.process import run
-from iolab_mail.events import trace_words
 from iolab_mail.mail import finding_mail
 from iolab_mail.reproducer import _common, reproducer
 from iolab_mail.sides import sides_of
-from iolab_mail.steps import FIO, shared_steps
+from iolab_mail.steps import FIO
 from iolab_mail.text import WIDTH, command, fold_subject, table
-from iolab_mail.words import effects_words, number_words
+from iolab_mail.words import number_words
 from tests.support import reports
 from tests.support.needs import needs
 from tests.support.second_user import impostor
-from tracedat import read
-
-_DIO = get_pathology("dio_kworker")
-
-
-@pytest.fixture(scope="module")
-def measured() -> Dataset:
-    return load(REFERENCE / "dio_kworker")
 
 
 @pytest.fixture(scope="module")
@@ -98,25 +86,6 @@ def test_a_mail_says_that_mitigations_were_off(measured: Dataset, written: str) 
     some = measured.cells["intervention"].mask(measured.cells["aa"], "boot.mitigations=auto")
     on = replace(measured, cells=measured.cells.assign(intervention=some))
     assert said not in " ".join(finding_mail(on, kernels=["6.1"]).split())
-
-
-def test_the_trace_says_where_the_kworker_is_preempted(measured: Dataset) -> None:
-    cells = measured.cells
-    chosen = cells[(cells["kernel"] == "6.1") & (cells["role"] == "treatment")]
-    cell = next(c for c in chosen["cell"] if c in measured.traces)
-    trace = read(measured.traces[cell])
-    words = " ".join(trace_words(trace))
-    assert "run iomap_dio_complete_work()" in words
-    assert "None of them is inside a work item" in words
-    # By hand: what fio switched out, in the state that the kernel prints as R+.
-    switch = trace.frame("sched_switch")
-    worker = switch["prev_comm"].astype("str").str.startswith("kworker/")
-    flagged = (switch["prev_state"].to_numpy() & 0x100) != 0
-    by_hand = int((worker & flagged & (switch["next_comm"] == "fio")).sum())
-    counted = re.search(r"R\+\) (\d+) times", words)
-    assert counted is not None
-    # The last one may have no end in the trace.
-    assert by_hand - 1 <= int(counted[1]) <= by_hand
 
 
 def test_a_mail_about_nothing_says_so() -> None:
@@ -197,46 +166,6 @@ def test_what_no_short_command_gives_is_a_comment() -> None:
     assert "# gap_share: iolab records it" in script
 
 
-def test_features_and_the_preemption_model_are_switched_by_the_script() -> None:
-    claim = _claim("IOPS lost")
-    changed = {**claim.condition, "intervention": "NO_DELAY_DEQUEUE+preempt=full"}
-    lines = _script("dio_kworker", replace(claim, condition=changed)).splitlines()
-    assert "echo NO_DELAY_DEQUEUE >$f" in lines
-    assert "echo full >/sys/kernel/debug/sched/preempt" in lines
-
-
-def test_a_cell_without_devices_loads_nothing() -> None:
-    pathology = get_pathology("fsnotify_contention")
-    claim = pathology.claims[0]
-    sides = sides_of(pathology, claim, pathology.profiles["quick"], random.Random(1))
-    assert shared_steps(replace(sides.treated, devices=[])) == []
-
-
-def test_unknown_names_and_kernels_without_results_are_one_sentence(measured: Dataset) -> None:
-    with pytest.raises(UserError, match="did you mean IOPS lost"):
-        finding_mail(measured, claim="IOPS lots")
-    with pytest.raises(UserError, match=r"unknown kernel '6\.2'"):
-        finding_mail(measured, kernels=["6.2"])
-    register(replace(_DIO, name="asked", claims=(), preregistered=()))
-    with pytest.raises(UserError, match="asked has no claim to write about"):
-        finding_mail(replace(measured, cells=measured.cells.assign(pathology="asked")))
-    with pytest.raises(UserError, match=r"nothing was measured on 6\.8"):
-        finding_mail(reports.report("dio_kworker", kernels=["6.1"]), kernels=["6.8"])
-
-
-def test_effects_in_words() -> None:
-    ratio, switches = _claim("IOPS lost"), _claim("two switches per I/O")
-    assert effects_words(ratio, {"6.1": 0.719, "6.12": 0.819}, "IOPS") == (
-        "28% fewer IOPS on 6.1, 18% fewer on 6.12"
-    )
-    assert effects_words(ratio, {"6.1": 16.9}, "us") == "16.9 times the us on 6.1"
-    assert effects_words(ratio, {"6.1": 1.2}, "IOPS") == "20% more IOPS on 6.1"
-    assert effects_words(ratio, {"6.1": 1.001}, "IOPS") == "no fewer IOPS on 6.1"
-    assert effects_words(switches, {"6.1": 1.9927}, "switches") == "1.99 more switches on 6.1"
-    assert effects_words(switches, {"6.1": -0.5}, "switches") == "0.500 fewer switches on 6.1"
-    assert effects_words(switches, {"6.1": 0.0}, "switches") == "no more switches on 6.1"
-
-
 def test_text_fits_the_width() -> None:
     folded = fold_subject("word " * 40).splitlines()
     assert max(map(len, folded)) <= WIDTH
@@ -248,34 +177,3 @@ def test_text_fits_the_width() -> None:
     assert table([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
     # Columns that are too wide two spaces apart stand one apart.
     assert table([["a" * 35, "b" * 36]]) == f"{'a' * 35} {'b' * 36}"
-
-
-def test_the_cause_is_said_with_what_removes_it(measured: Dataset) -> None:
-    cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
-    text = finding_mail(measured, claim="two switches per I/O", causes=[cause])
-    said = " ".join(text.split())
-    assert "Cause on 6.12: 50 switches of the kernel were changed one at a time." in said
-    confirmed = cause.table[
-        (cause.table["claim"] == "two switches per I/O") & (cause.table["effect"] == "removes")
-    ]
-    assert set(confirmed["intervention"]) == set(re.findall(r"- (\S+) removes it", said))
-    assert "- 47 others change little or nothing" in said
-    # What was done is not among what was not.
-    assert "No scheduler feature or tunable was changed" not in said
-    assert max(map(len, text.splitlines())) <= WIDTH
-
-
-@pytest.mark.parametrize(
-    ("name", "claim", "kernels", "says"),
-    [
-        ("bfq_idling", None, (), "about bfq_idling, and not about dio_kworker on 6.12"),
-        ("dio_kworker", None, ["6.1"], "the mail is not about kernel 6.12"),
-        ("dio_kworker", "reniced workers", (), "did not ask about 'reniced workers' on 6.12"),
-    ],
-)
-def test_a_cause_of_something_else_is_refused(
-    name: str, claim: str | None, kernels: Sequence[str], says: str
-) -> None:
-    cause = load_attribution(REFERENCE / "why" / "dio_kworker-6.12")
-    with pytest.raises(UserError, match=says):
-        finding_mail(reports.report(name), kernels=kernels, claim=claim, causes=[cause])

@@ -97,3 +97,28 @@ def bzimage(release: str, config: str, compress: Compress = gzip.compress) -> by
     text = f"{release} (builder@example.org) #1 SMP\0".encode()
     image[0x500 : 0x500 + len(text)] = text
     return bytes(image)
+
+
+def deb(path: Path, control: bytes, data: bytes) -> Path:
+    """Write a Debian package from its two archives."""
+    whole = b"!<arch>\n"
+    for name, content in (
+        ("debian-binary", b"2.0\n"),
+        ("control.tar", control),
+        ("data.tar", data),
+    ):
+        whole += f"{name:16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode()
+        whole += content + b"\n" * (len(content) % 2)
+    path.write_bytes(whole)
+    return path
+
+
+def content(root: Path) -> dict[str, bytes | str]:
+    """Return the files below a folder, and the targets of its links."""
+    return {
+        path.relative_to(root).as_posix(): str(path.readlink())
+        if path.is_symlink()
+        else path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }

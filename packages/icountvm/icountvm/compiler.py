@@ -52,9 +52,9 @@ def _unpacked_tcc() -> Compiler:
 
 def find_compiler() -> Compiler:
     """Return the compiler that ``CC`` names, else this machine's, else Debian's tcc."""
-    own = os.environ.get("CC")
+    own = os.environ.get("CC", "").strip()
     # CC may have options, or a word before the compiler: "ccache gcc".
-    for name, *more in [own.split()] if own and own.strip() else [["cc"], ["gcc"], ["clang"]]:
+    for name, *more in [own.split()] if own else [["cc"], ["gcc"], ["clang"]]:
         if program := shutil.which(name):
             argv = [program, *more]
             try:

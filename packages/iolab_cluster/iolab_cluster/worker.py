@@ -124,7 +124,8 @@ def add_chunk(part: Part, sender: str, offset: int, data: bytes) -> str:
             stream.seek(offset)
             stream.write(data)
     except OSError as error:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
         return f"cannot write {path}: {error.strerror}"
     return ""
 
@@ -137,7 +138,8 @@ def take_part(part: Part, sender: str) -> str:
     except (IolabError, OSError) as error:
         return str(error)
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
     return ""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from icountvm import kernels
+from icountvm.kernels import cached_kernel
 from tests.icountvm.conftest import FakeToolbox, cache, toolbox
 from tests.support.kernel_tree import make_repository
 
@@ -27,3 +28,10 @@ def _own_cache(cache: Path, toolbox: FakeToolbox, monkeypatch: pytest.MonkeyPatc
 def repository(tmp_path: Path) -> Path:
     """A git work tree with one commit."""
     return make_repository(tmp_path / "linux")
+
+
+def image(name: str) -> bytes:
+    """Return the image of a cached kernel."""
+    kernel = cached_kernel(name)
+    assert kernel is not None
+    return kernel.vmlinuz.read_bytes()

@@ -5,16 +5,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from icountvm.kbuild import tools
 from icountvm.kbuild.build import build_kernel
-from icountvm.kbuild.git import Repository
-from icountvm.kernels import cached_kernel
-from iolab_base.errors import IolabError
 from tests.support.kernel_tree import commit, git
 
 SECRETS = {
@@ -76,49 +72,6 @@ def test_a_trees_code_sees_no_secret(
             home = Path(seen["HOME"])
             assert home != Path.home()
             assert home.stat().st_mode & 0o777 == 0o700
-
-
-def test_no_program_that_a_repository_names_is_run(repository: Path, tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    spy = tmp_path / "spy"
-    spy.write_text(f"#!/bin/sh\necho $0 $* >> {ran}\nexit 1\n")
-    spy.chmod(0o755)
-    (repository / ".gitattributes").write_text("*.c diff=spy\n")
-    git(repository, "add", "--all")
-    first = commit(repository, "fair 2\n", "spy")
-    for option in ("core.fsmonitor", "core.pager", "core.sshCommand", "core.askPass"):
-        git(repository, "config", option, str(spy))
-    for option in ("gpg.program", "diff.external", "diff.spy.command", "diff.spy.textconv"):
-        git(repository, "config", option, str(spy))
-    git(repository, "config", "log.showSignature", "true")
-    for hook in ("post-checkout", "post-index-change", "pre-commit", "reference-transaction"):
-        (repository / ".git/hooks" / hook).write_text(spy.read_text())
-        (repository / ".git/hooks" / hook).chmod(0o755)
-    ran.unlink(missing_ok=True)
-    (repository / "kernel/fair.c").write_text("fair 3\n")
-    build_kernel(repository, name="mine")
-    own = Repository(repository / ".git", repository, tmp_path / "scratch")
-    assert "fair 2" in own.patch_of(first)
-    assert "fair.c" in own.text("show", "--stat", "--format=medium", first)
-    assert not ran.exists(), ran.read_text()
-
-
-def test_a_repository_that_lacks_objects_fetches_none(repository: Path, tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    blob = git(repository, "rev-parse", "HEAD:kernel/fair.c")
-    git(repository, "config", "core.repositoryFormatVersion", "1")
-    git(repository, "config", "extensions.partialClone", "origin")
-    git(repository, "config", "remote.origin.url", f"ext::touch {ran}")
-    git(repository, "config", "remote.origin.promisor", "true")
-    git(repository, "config", "protocol.ext.allow", "always")
-    (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    subprocess.run(["git", "-C", str(repository), "cat-file", "-p", blob], check=False)
-    assert ran.exists()
-    ran.unlink()
-    with pytest.raises(IolabError):
-        build_kernel(repository, name="mine", commit="HEAD")
-    assert not ran.exists()
-    assert cached_kernel("mine") is None
 
 
 @pytest.mark.parametrize(

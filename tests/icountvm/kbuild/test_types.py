@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from icountvm.kbuild.types import Dwarf, built_offsets
-from icountvm.layout import LayoutError, member_offsets
+from icountvm.layout import LayoutError
 from tests.support.needs import needs
 
 pytestmark = needs("gcc")
@@ -71,16 +71,6 @@ def test_an_object_without_types_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.o").write_bytes(b"\x7fELF nothing")
     with pytest.raises(LayoutError, match="cannot be read"):
         Dwarf(tmp_path / "x.o")
-
-
-def test_an_older_kernels_layout_is_taken_where_the_newer_one_is_missing() -> None:
-    def offset(structure: str, path: str) -> int:
-        if path.startswith("mem["):
-            raise LayoutError(path)
-        return len(structure) + len(path)
-
-    found = member_offsets(offset)
-    assert found["module.text_size"] == len("module") + len("core_layout.text_size")
 
 
 def test_a_tree_that_does_not_compile_it_gives_none(tmp_path: Path) -> None:
