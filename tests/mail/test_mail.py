@@ -25,7 +25,7 @@ from iolab_mail.mail import finding_mail
 from iolab_mail.reproducer import _common, reproducer
 from iolab_mail.sides import sides_of
 from iolab_mail.steps import FIO, shared_steps
-from iolab_mail.text import WIDTH, command, fold_subject, table
+from iolab_mail.text import WIDTH
 from iolab_mail.words import effects_words, number_words
 from tests.support import reports
 from tests.support.needs import needs
@@ -235,19 +235,6 @@ def test_effects_in_words() -> None:
     assert effects_words(switches, {"6.1": 1.9927}, "switches") == "1.99 more switches on 6.1"
     assert effects_words(switches, {"6.1": -0.5}, "switches") == "0.500 fewer switches on 6.1"
     assert effects_words(switches, {"6.1": 0.0}, "switches") == "no more switches on 6.1"
-
-
-def test_text_fits_the_width() -> None:
-    folded = fold_subject("word " * 40).splitlines()
-    assert max(map(len, folded)) <= WIDTH
-    assert all(line.startswith(" ") for line in folded[1:])
-    words = [f"--option{number}=value" for number in range(20)]
-    lines = command(["fio", *words]).splitlines()
-    assert max(map(len, lines)) <= WIDTH
-    assert " ".join(line.rstrip(" \\").strip() for line in lines) == " ".join(["fio", *words])
-    assert table([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
-    # Columns that are too wide two spaces apart stand one apart.
-    assert table([["a" * 35, "b" * 36]]) == f"{'a' * 35} {'b' * 36}"
 
 
 def test_the_cause_is_said_with_what_removes_it(measured: Dataset) -> None:
