@@ -12,7 +12,7 @@ import pytest
 import iolab
 from iolab_base.errors import UserError
 
-_WHY = {"kernel": "6.1", "progress": False}
+_WHY: dict[str, Any] = {"kernel": "6.1", "progress": False}
 
 
 @pytest.fixture(autouse=True)

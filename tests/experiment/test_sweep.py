@@ -61,7 +61,7 @@ def test_all_is_observed_and_a_real_machine_has_its_own_clock(
     asked: list[Request], tmp_path: Path
 ) -> None:
     for given in ({"observe": True}, {"observe": False}, {"target": "local"}):
-        iolab.sweep(root=tmp_path, progress=False, **given)  # type: ignore[arg-type]
+        iolab.sweep(root=tmp_path, progress=False, **given)
     assert [request.observed for request in asked] == [["all"], [], []]
     assert [request.clock for request in asked] == ["virtual", "virtual", "host"]
     assert [(request.profile, request.kernels) for request in asked] == [("quick", [])] * 3

@@ -89,7 +89,9 @@ def test_the_side_of_the_limit_on_which_a_claim_holds_is_grey(name: str, above: 
     left, right = axes.get_xlim()
     ends = (claim.limit, right) if above else (left, claim.limit)
     assert (grey.get_x(), grey.get_x() + grey.get_width()) == pytest.approx(ends)
-    wide, alike = (np.ptp(line.get_paths()[0].vertices[:, 0]) for line in axes.collections)
+    wide, alike = (
+        np.ptp(np.asarray(line.get_paths()[0].vertices)[:, 0]) for line in axes.collections
+    )
     assert (wide, alike) == (pytest.approx(0.75), 0)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["wide", "boots alike"]
     # The first row is on top.

@@ -166,7 +166,13 @@ def test_a_section_is_known_by_its_values() -> None:
     assert [is_set(given, "direct") for given in ({}, {"direct": "0"}, {"direct": ""})] == [
         *(False, False, True)
     ]
-    direct = ({"direct": "1"}, {"buffered": "0"}, {"atomic": "1"}, {"buffered": "1"}, {})
+    direct: tuple[dict[str, str], ...] = (
+        {"direct": "1"},
+        {"buffered": "0"},
+        {"atomic": "1"},
+        {"buffered": "1"},
+        {},
+    )
     assert [is_direct(given) for given in direct] == [True, True, True, False, False]
     assert engine_of({"ioengine": "external:/tmp/own.so"}) == "external"
     assert engine_of({}) == ""

@@ -98,11 +98,14 @@ def test_a_missing_level_of_the_treatment_is_the_control() -> None:
 
 
 def test_a_users_error_is_shown_and_another_is_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(error: Exception) -> None:
+        raise error
+
     with explained():
-        raise UserError("no such level")
+        fail(UserError("no such level"))
     assert "no such level" in capsys.readouterr().out
     with pytest.raises(KeyError), explained():
-        raise KeyError("iops")
+        fail(KeyError("iops"))
 
 
 def test_a_published_figure_comes_with_its_caption(tmp_path: Path) -> None:
