@@ -11,8 +11,6 @@ from xml.etree import ElementTree
 
 import matplotlib.style
 import mistune
-import nbclient
-import nbformat
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -255,25 +253,3 @@ def test_a_value_gives_its_mean_the_unit_and_the_precision() -> None:
     assert columns_of(frame)["mean"] == ["0.000", "0.250"]
     frame.attrs["value"] = "worker_us_per_mib"
     assert 'mean <span class="iolab-unit">µs per MiB</span>' in shown.text_table(frame).to_html()
-
-
-def test_a_notebook_shows_each_frame_as_such_a_table(tmp_path: Path) -> None:
-    notebook = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
-        cells=[
-            nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]
-            for source in (
-                "from iolab import report\nfrom iolab.paths import REFERENCE\n"
-                "from iolab.store.dataset import load\nimport pandas as pd\n"
-                "cells = load(REFERENCE / 'dio_kworker').cells\nreport.style_tables(cells)",
-                "pd.DataFrame({'weight': [None, 1000.0], 'text': ['<b>', 'x']})",
-                "pd.Series({'kernel': '6.1'}, name='known').to_frame()",
-                "pd.DataFrame({'place': [7], 'x': [1]}).set_index('place')",
-            )
-        ]
-    )
-    ran = nbclient.NotebookClient(notebook, kernel_name="python3").execute()
-    first, second, third = (cell.outputs[0].data["text/html"] for cell in ran.cells[1:])
-    assert "outside" in first
-    assert "&lt;b&gt;" in first
-    assert ">kernel</td>" in second
-    assert ">place</th>" in third

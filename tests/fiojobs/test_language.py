@@ -279,19 +279,6 @@ def test_a_list_of_words_is_a_command_line() -> None:
     assert read_job(json.dumps(words[1:]))[0].options == section.options
 
 
-def test_a_name_may_be_shortened_as_getopt_allows() -> None:
-    (section,) = read_job("fio --name=a --runt=5 --group_rep --ioeng libaio --rw=read --size=1g")
-    assert section.options == {
-        "runtime": "5",
-        "group_reporting": "",
-        "ioengine": "libaio",
-        "rw": "read",
-        "size": "1g",
-    }
-    # It could be several options, or is one.
-    assert set(read_job("fio --name=a --iode=1 --ss=iops:1%")[0].options) == {"iode", "ss"}
-
-
 def test_files_are_included_and_variables_filled_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fiojobs.options import LACKS, TRANSLATED
 from fiojobs.translation import translate
 from iolab_agent.fio_options import faults_of
-from iolab_base.errors import CannotRunError, UserError
+from iolab_base.errors import UserError
 from tests.support.translated import AROUND, of_job, rows_of
 
 _SUITE = """
@@ -275,36 +274,6 @@ def test_what_is_verified_or_trimmed_beside_the_writes_is_a_row() -> None:
     assert "verify_backlog" not in rows_of(of_job("rw=randwrite verify_backlog=64"))
 
 
-def test_what_the_machine_cannot_have_is_named() -> None:
-    for engine, lacks in LACKS.items():
-        with pytest.raises(CannotRunError, match=lacks):
-            of_job(f"ioengine={engine}")
-    with pytest.raises(CannotRunError, match="give an engine of Linux, such as libaio"):
-        of_job("ioengine=windowsaio")
-    with pytest.raises(CannotRunError, match="read_iolog"):
-        of_job("read_iolog=recorded")
-    for option in ("opendir=/srv", "verify_only"):
-        with pytest.raises(CannotRunError, match=option.partition("=")[0]):
-            of_job(f"rw=write verify=md5 {option}")
-    assert rows_of(of_job("rw=read verify=md5 verify_only"))["verify_only"] == (
-        "set",
-        "nothing",
-    )
-    with pytest.raises(CannotRunError, match="built with its fio"):
-        of_job("rw=read ioengine=libfio_own.so")
-    with pytest.raises(CannotRunError, match="built with its fio"):
-        of_job("ioengine=./build/fio_plugin")
-    with pytest.raises(CannotRunError, match="standard input or output"):
-        of_job("rw=write filename=-")
-    with pytest.raises(UserError, match="profile"):
-        of_job("fio --profile=tiobench")
-    with pytest.raises(CannotRunError, match="zoned"):
-        of_job("zonemode=zbd")
-    with pytest.raises(CannotRunError, match="RWF_DONTCACHE"):
-        of_job("rw=read uncached=1")
-    assert of_job("rw=read uncached=1", own_fio=True).sections[0].options["uncached"] == "1"
-
-
 @pytest.mark.parametrize(
     "job",
     [
@@ -338,18 +307,6 @@ def test_a_path_is_read_once(tmp_path: Path) -> None:
     job = tmp_path / "suite.fio"
     job.write_text(_SUITE)
     assert translate(job, AROUND) == translate(_SUITE, AROUND)
-
-
-_VALUES = {"filename": "/dev/sda", "wait_for": "a", "verify": "md5", "cpus_allowed": "9"}
-
-
-@pytest.mark.parametrize("option", sorted(TRANSLATED.keys() - {"time_based"}))
-def test_each_translated_option_has_a_row(option: str) -> None:
-    value = _VALUES.get(option, "512m" if "size" in option or "offset" in option else "1")
-    first = "" if option in ("stonewall", "wait_for") else f"{option}={value}\n"
-    job = f"[a]\nrw=write\nsize=1g\n{first}[b]\nrw=write\nsize=1g\n{option}={value}\n"
-    found = {row.option for row in of_job(job).rows}
-    assert found & {option, "do_verify" if option == "verify" else option}
 
 
 def test_what_is_no_calculation_stays_a_refusal() -> None:

@@ -28,13 +28,6 @@ def test_a_call_may_be_in_a_variable(text: str) -> None:
     assert read_job(text) == [_A]
 
 
-def test_a_variable_holds_what_it_was_set_to_last() -> None:
-    text = "".join(f"C='fio --name={name} --rw=read'\n$C --bs=8k\n" for name in "ab")
-    assert [section.name for section in read_job(text)] == ["a", "b"]
-    text = 'for b in 4k 8k; do\n  C="fio --name=a --bs=$b"\n  eval "$C"\ndone\n'
-    assert [section.options["bs"] for section in read_job(text)] == ["4k", "8k"]
-
-
 @pytest.mark.parametrize(
     ("between", "options"),
     [
@@ -47,20 +40,6 @@ def test_a_variable_holds_what_it_was_set_to_last() -> None:
 def test_a_call_has_the_values_that_it_was_made_with(between: str, options: object) -> None:
     (section,) = read_job(f'B=4k\nC="fio --name=a --bs=$B"\n{between}\n$C\n')
     assert section.options == options
-
-
-def test_a_call_that_may_be_another_is_refused() -> None:
-    with pytest.raises(UserError, match="condition for 'C'"):
-        read_job('C="fio --name=a"\nif [ $1 = x ]; then C="fio --name=b"; fi\n$C\n')
-
-
-def test_a_program_in_a_variable_may_read_a_job() -> None:
-    text = "F=./fio\n$F --name=b --rw=read\ncat > a.fio <<E\n[a]\nrw=randrw\nbs=8k\nE\n$F a.fio\n"
-    found = read_job(text)
-    assert found == [
-        Section("b", {"rw": "read"}),
-        Section("a", {**_A.options, "stonewall": ""}),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from iolab_mail.mail import finding_mail
 from iolab_mail.reproducer import _common, reproducer
 from iolab_mail.sides import sides_of
 from iolab_mail.steps import FIO
-from iolab_mail.text import WIDTH, command, fold_subject, table
+from iolab_mail.text import WIDTH
 from iolab_mail.words import number_words
 from tests.support import reports
 from tests.support.needs import needs
@@ -164,16 +164,3 @@ def test_a_quoted_word_is_nothing_that_differs() -> None:
 def test_what_no_short_command_gives_is_a_comment() -> None:
     script = _script("bfq_idling", _claim("idle while a request waits", "bfq_idling"))
     assert "# gap_share: iolab records it" in script
-
-
-def test_text_fits_the_width() -> None:
-    folded = fold_subject("word " * 40).splitlines()
-    assert max(map(len, folded)) <= WIDTH
-    assert all(line.startswith(" ") for line in folded[1:])
-    words = [f"--option{number}=value" for number in range(20)]
-    lines = command(["fio", *words]).splitlines()
-    assert max(map(len, lines)) <= WIDTH
-    assert " ".join(line.rstrip(" \\").strip() for line in lines) == " ".join(["fio", *words])
-    assert table([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
-    # Columns that are too wide two spaces apart stand one apart.
-    assert table([["a" * 35, "b" * 36]]) == f"{'a' * 35} {'b' * 36}"

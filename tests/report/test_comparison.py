@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from scipy import stats as sp
 
-from iolab.figures.verdicts import comparison_figure, publish_comparison
 from iolab.pathology import PATHOLOGIES, get_pathology
 from iolab.paths import REFERENCE
 from iolab.report.comparison import (
@@ -216,26 +215,3 @@ def test_a_reader_is_told_in_words(table: pd.DataFrame, virtual: Dataset) -> Non
         compare_clocks(hardware(virtual, scheduler="unknown"), virtual)
     ).to_html()
     assert unknown.count("not known") == len(table)
-
-
-def test_the_figure_has_a_panel_for_each_measured_claim(
-    table: pd.DataFrame, virtual: Dataset, tmp_path: Path
-) -> None:
-    figure, text = publish_comparison(table, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        f"comparison.{suffix}" for suffix in ("png", "svg", "pdf", "txt")
-    }
-    assert "fixed before measuring" in text
-    assert len(figure.axes) == 7
-    labels = [label.get_text() for label in figure.axes[5].get_yticklabels()]
-    assert figure.axes[5].get_title() == "reniced workers"
-    assert labels == ["6.1 (CFS)", "6.1: does not agree"]
-    several = comparison_figure(compare_clocks(hardware(virtual, "6.12", kernel="6.8"), virtual))
-    labels = [label.get_text() for label in several.axes[0].get_yticklabels()]
-    assert labels == ["6.8 (EEVDF)", "6.1 (CFS)", "6.12 (EEVDF)"]
-
-
-def test_a_figure_without_a_claim_says_so(table: pd.DataFrame) -> None:
-    nothing = table.assign(estimate=np.nan, virtual_estimate=np.nan)
-    (axes,) = comparison_figure(nothing).axes
-    assert [text.get_text() for text in axes.texts] == ["no claim was measured"]

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from iolab.figures.verdicts import verdict_grid
 from iolab.pathology import get_pathology
 from iolab.pathology.base import NEAR, Claim, Pathology, neighbours
 from iolab.paths import REFERENCE
@@ -93,14 +92,6 @@ def test_a_result_is_said_with_its_interval_or_reason() -> None:
     assert verdict_text(row) == "0.761 [0.76, 0.762]"
     assert verdict_text({**row, "low": math.nan}) == "0.761"
     assert verdict_text({**row, "estimate": math.nan, "reason": "no tool"}) == "no tool"
-
-
-def test_the_figure_has_a_field_for_each_claim_and_kernel(data: Dataset) -> None:
-    table = verdict_table(data)
-    figure = verdict_grid(table)
-    assert len(figure.axes[0].patches) == len(table)
-    with pytest.raises(UserError, match="no claim"):
-        verdict_grid(table[:0])
 
 
 def test_a_kernel_that_can_run_in_part_has_one_row_for_each_claim(data: Dataset) -> None:

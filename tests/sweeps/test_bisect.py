@@ -147,21 +147,6 @@ def test_a_culprit_is_verified_by_its_revert(
     assert "NOT VERIFIED" not in report
 
 
-def test_a_report_shows_what_a_commit_says_as_it_is(
-    repository: Path, opened: Callable[[], JudgedTree], booted: list[str]
-) -> None:
-    """A message and a patch are anybody's words; neither is markup of the report's."""
-    first = commit(repository, GOOD, "good")
-    last = commit(repository, "```\n# not a heading\n\x1b[31m\n2\n", "a | b **c** <script>")
-    judged = opened()
-    assert judged.tree.repository is not None
-    report = bisection_text(bisect(judged, first, last), judged.tree.repository)
-    assert r"a \| b \*\*c\*\* \<script\>" in report
-    assert "\x1b" not in report
-    diff = report[report.index("````diff\n") :]
-    assert "+# not a heading" in diff[: diff.index("\n````\n")]
-
-
 def _profile(scheduler: int) -> CostProfile:
     nodes = pd.DataFrame(
         {
