@@ -131,12 +131,6 @@ def test_what_is_no_number_of_a_shell_is_no_traceback(text: str, number: str) ->
     assert read_job(text.format(number)) == [Section("a", {})]
 
 
-@pytest.mark.parametrize("text", ["for && fio --name=a", "{ function done\n}\nfio --name=a"])
-def test_a_torn_construct_is_no_traceback(text: str) -> None:
-    with suppress(UserError):
-        assert read_job(text) == [Section("a", {})]
-
-
 @pytest.mark.parametrize(
     "text",
     [

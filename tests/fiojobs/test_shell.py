@@ -93,13 +93,6 @@ def test_what_a_shell_or_a_page_puts_around_a_job_is_no_part_of_it(text: str) ->
     assert read_job(text) == [_A]
 
 
-def test_a_shell_calculates_a_value() -> None:
-    text = "N=4\nfio --name=a --bs=$((N*1024)) --iodepth=$(( (2 + 6) / 2 ))"
-    assert read_job(text)[0].options == {"bs": "4096", "iodepth": "4"}
-    with pytest.raises(UserError, match="no other program"):
-        read_job("fio --name=a --bs=$((UNKNOWN*1024))")
-
-
 def test_what_another_program_prints_does_not_matter_where_no_value_does() -> None:
     text = "me=`basename $0`\nfio --name=x-$(hostname -f) --output=$me.json --rw=read"
     (section,) = read_job(text)
