@@ -102,15 +102,6 @@ def test_a_torn_line_is_not_lost(text: str) -> None:
         read_job(text)
 
 
-def test_a_variable_ends_at_a_quote() -> None:
-    text = 'N=8\nfor d in x y; do fio --name="$d"_1 --filename=/dev/"$d"p1 --bs=$N"k" & done; wait'
-    names = [(section.name, section.options) for section in read_job(text)]
-    assert names == [
-        ("x_1", {"filename": "/dev/xp1", "bs": "8k"}),
-        ("y_1", {"filename": "/dev/yp1", "bs": "8k"}),
-    ]
-
-
 _TWO = "cat > {0}a.fio <<EOF\n[a]\nrw=randrw\nbs=8k\nEOF\ncat <<'E' | sudo tee {0}b.fio\n[b]\nE\n"
 
 

@@ -130,16 +130,6 @@ def test_calls_one_after_another_are_phases_and_those_in_the_background_are_not(
     assert ["stonewall" in section.options for section in loop] == [False, False, True]
 
 
-def test_an_argument_of_the_script_is_none_of_a_function() -> None:
-    run = "run() { fio --name=a --rw=$1 --bs=$SIZE --filename=$DISK; }; run read"
-    with pytest.raises(UserError, match=r"needs \$2, an argument"):
-        read_job(f"SIZE=$2; DISK=/dev/sda; {run} 8k")
-    (section,) = read_job(f"SIZE=8k; DISK=/dev/$1; {run}")
-    assert section.options == {"rw": "read", "bs": "8k", "filename": "/dev/$1"}
-    with pytest.raises(UserError, match=r"needs \$1, an argument"):
-        read_job('SIZE=$1; set -- 4k 8k; for b in "$@"; do fio --name=a --bs=$SIZE; done')
-
-
 def test_a_value_of_a_program_before_fio_may_be_a_variable() -> None:
     found = read_job("C=2; for n in 0 10; do nice -n $n taskset -c $C fio --name=a; done")
     assert [(s.options["nice"], s.options["cpus_allowed"]) for s in found] == [
