@@ -6,6 +6,15 @@ from __future__ import annotations
 import pytest
 
 from fiojobs.language import read_job
+from fiojobs.plain import (
+    as_script,
+    calls_fio,
+    here_documents,
+    job_text,
+    plain_text,
+    run_of,
+    without_prompts,
+)
 from iolab_agent.plan import Section
 from iolab_base.errors import UserError
 
@@ -89,36 +98,6 @@ def test_two_blocks_of_a_page_are_two_calls() -> None:
     assert [section.name for section in read_job(text)] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{_CALL} --io\nengine=libaio --iodepth=16\n",
-        f"{_CALL} --iodepth=1\n6 --direct=1\n",
-        f"{_CALL}\nrun_fio --rw=read --bs=4k\n",
-    ],
-)
-def test_a_torn_line_is_not_lost(text: str) -> None:
-    with pytest.raises(UserError, match="torn"):
-        read_job(text)
-
-
-_TWO = "cat > {0}a.fio <<EOF\n[a]\nrw=randrw\nbs=8k\nEOF\ncat <<'E' | sudo tee {0}b.fio\n[b]\nE\n"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{_TWO.format('')}fio a.fio\nfio b.fio\n",
-        f"{_TWO.format('$IOLAB_ABSENT/')}for f in a b; do fio $IOLAB_ABSENT/$f.fio; done\n",
-        f"D=/tmp/x\n{_TWO.format('$D/')}fio /tmp/x/a.fio $D/b.fio\n",
-        "fio - <<E\n[a]\nrw=randrw\nbs=8k\nE\nfio /dev/stdin <<-E &\n\t[b]\n\tE\nwait\n",
-        f"{_TWO.format('')}fio - <<E\n[a]\nrw=randrw\nbs=8k\nE\nfio b.fio\n",
-    ],
-)
-def test_each_call_reads_its_own_here_document(text: str) -> None:
-    assert read_job(text) == [_A, Section("b", {"stonewall": ""})]
-
-
 _JOB = "[a]\nrw=randrw\nbs=8k"
 
 
@@ -143,32 +122,186 @@ def test_a_job_may_be_in_quotes(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "for b in 4k 8k; do cat > $b.fio <<E\n[a]\nbs=$b\nE\ndone\n"
-        "for f in 4k 8k; do fio $f.fio; done\n",
-        'i=2\necho "[a]\nbs=$((i*2))k" > a.fio\ni=8\nfio a.fio\nfio --name=a --bs=${i}k\n',
-        "x=$((1 << 2))\nread y <<< z\ncat > a.fio <<\\E\n[a]\nbs=4k\nE\nfio a.fio\n"
-        "fio --name=a --bs=8k\n",
+        *(
+            f"{prompt} {_CALL}"
+            for prompt in ("$", "#", "/ #", "root@host:~#", "[user@h ~]$", "\u276f")
+        ),
+        *(
+            f"{before} {_CALL}"
+            for before in ("3.", "*", "- me@host:~$", "> > [root@a-1 b]#", "time")
+        ),
+        *(f"{_CALL} {after}" for after in ("| tee log", "> out.txt 2>&1", "&", "# mixed", "\\")),
+        *(f"{_CALL} {after}" for after in ("; rm -f a", "&& echo done", "2>/dev/null | grep iops")),
+        *(
+            f"{before}; {_CALL}"
+            for before in ("cd /mnt", "sudo sync", "echo 3 > /proc/sys/vm/drop_caches")
+        ),
+        f"# of many\n{_CALL}\n",
+        f"```bash\n$ {_CALL}\n```",
+        f"`{_CALL}`",
+        f"\ufeff{_CALL}\r\n",
+        "fio \u2013name=a \u2014rw=randrw\u00a0--bs=\u201c8k\u201d",
+        "fio --name=a --rw=randrw \\ \n\n    --bs=8k",
+        "root@h:~# fio --name=a \\\n> --rw=randrw \\\n> --bs=8k",
+        "> sudo fio/fio --name=a\n> --rw=randrw\n> --bs=8k",
+        "fio --name=3Da --rw=3Drandrw --bs=\n=3D8k",
+        "BS=8k\nfio --name=a --rw=randrw --bs=$BS",
+        "export BS=8k; fio --name=a --rw=randrw '--bs=${BS}'",
+        "$ cat a.fio\n[a]\nrw=randrw\nbs=8k\n$ sudo fio a.fio",
+        "cat > a.fio <<EOF\n[a]\nrw=randrw\nbs=8k\nEOF\nfio a.fio | tee log",
+        "cat <<-'END' | fio -\n\t[a]\n\trw=randrw\n\tbs=8k\n\tEND\n",
+        "echo '[a]\nrw=randrw\nbs=8k' | fio -",
+        "\ufeff[a]\r\nrw=randrw\r\nbs=8k\r\n",
+        f"{_CALL}\na: (g=0): rw=randrw\nIt doesn't scale beyond `nproc`\n",
+        f"setsid {_CALL}",
+        "cat a.fio\n\n[a]\nrw=randrw\nbs=8k\n",
+        "$ cat a.fio\n[a]\nbs=8k\n$ sudo fio --rw=randrw a.fio\na: (g=0)\nIt isn't fast\n",
+        "BS=${IOLAB_ABSENT:-8k}\nfio --name=a --rw=randrw --bs=$BS",
+        'fio --name=a --rw=${IOLAB_ABSENT-randrw} --bs="${IOLAB_ABSENT:=8k}"',
+        f"{_CALL} ${{IOLAB_ABSENT:-}}",
+        "A=8; B=${A}k; fio --name=a --rw=randrw --bs=$B",
+        f"result=$({_CALL} | jq '.jobs[0].read.iops')\necho $result",
+        f"r=`{_CALL} | cut -d';' -f7`",
+        'D=8k\nr="$(fio --name=a --rw=randrw --bs="$D" | tail -1)"',
+        f"{_CALL} | tee -a $(hostname).log",
+        f"fio --version\n{_CALL}",
+        f"command -v fio >/dev/null || {{ echo none; exit 1; }}\n{_CALL}",
+        f"if ! command -v fio; then\n  exit 1\nfi\nif ! {_CALL}; then echo bad; fi",
+        f"if check_tool fio; then\n  local r\n  r=$({_CALL})\nelse\n  dd if=a of=b\nfi",
+        f"- Command: {_CALL}\na: (g=0): rw=randrw\n",
+        f"It was measured with `{_CALL}`",
+        "fio --name=3Da --rw=3D=\nrandrw =0A=\n   --bs=3D8k",
+        f"cd tmp || exit 1\napt-get install -y fio && {_CALL}",
+        'O="--rw=randrw --bs=8k"\nfio --name=a $O',
+        'O="--rw=randrw"\nO+=" --bs=8k"\nfio --name=a $O',
+        'O=(\n  --rw=randrw  # mixed\n  "--bs=8k"\n)\nO+=(--name=a)\nfio "${O[@]}"',
+        'declare -a O=(--rw=randrw --bs="8k")\nfio --name=a ${O[@]}\nO=(--rw=read)\n',
+        'O=" --rw=randrw  --bs=8k "\nfio --name=a $O',
+        'FIO=fio\n"$FIO" --name=a --rw=randrw --bs=8k',
+        "FIO='bin/fio --name=a'\nsudo ${FIO} --rw=randrw --bs=8k",
+        "${FIO:-/usr/bin/fio} --name=a --rw=randrw --bs=8k",
+        f"(cd /mnt && {_CALL})",
+        f"{_CALL} &amp;&amp; echo done",
+        "rw=randrw; bs=8k; name=a",
+        "rw=randrw,bs=8k,name=a",
+        "printf '[a]\\nrw=randrw\\nbs=8k\\n' | fio -",
+        'echo -e "[a]\\nrw=randrw\\nbs=8k" | fio -',
+        f"{_CALL}```\n",
+        f"C:\\Users\\me> {_CALL}",
+        "PS C:\\me> .\\fio.exe --name=a --rw=randrw --bs=8k",
+        '"C:\\Program Files\\fio.exe" --name=a --rw=randrw --bs=8k',
+        "The job:\n\n[a]\nrw=randrw\nbs=8k\n",
+        "a.fio\n[a]\nrw=randrw\nbs=8k\n========\n$ fio a.fio\n",
+        "cat a.fio\n[a]\nrw=randrw\nbs=8k\n\n~/bin/fio a.fio\na: (g=0)\n",
     ],
 )
-def test_a_job_has_the_values_that_it_was_written_with(text: str) -> None:
-    assert [section.options["bs"] for section in read_job(text)] == ["4k", "8k"]
+def test_what_a_shell_or_a_page_puts_around_a_job_is_no_part_of_it(text: str) -> None:
+    assert read_job(text) == [_A]
+
+
+@pytest.mark.parametrize("end", [" \\", "", " \\   # why", "   # why", " \\\n  # a line"])
+def test_lines_that_are_explained_are_one_command(end: str) -> None:
+    text = f"fio --name=a{end}\n  --rw=randrw{end}\n  --bs=8k   # small\n"
+    assert read_job(text) == [_A]
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
+    "text",
     [
-        ("echo '[a]' | sed s/a/b/ | fio -", "standard input"),
-        ("cat > a.fio <<E\n[a]\nE\nsudo sed s/a/b/ <<E > a.fio\n[a]\nE\nfio a.fio\n", "changes"),
-        ("echo '[a]' > a.fio\nprintf 'bs=%s' 8k >> a.fio\nfio a.fio\n", "changes 'a.fio'"),
-        (f"{_TWO.format('')}sed -i s/8k/4k/ a.fio\nfio a.fio\n", "sed -i"),
-        (f"sysctl -w vm.dirty_ratio=2\n{_CALL}", "vm.dirty_ratio"),
-        ("fio <(echo '[a]')", "no other program"),
+        "fio --name=a --rw=randrw \\\n  #--direct=1 \\\n  #--iodepth=4 \\\n  --bs=8k\n",
+        f"{_CALL}\n\n  # --direct=1 \\\n  # --rw=read \\\necho done\n",
+        f"{_CALL}\n# --direct=1 \\\n# --iodepth=4\n",
+        f"{_CALL}\n# sudo fio --name=b --rw=read \\\n#   --direct=1\n",
+        f"# with --direct=1, too \\\n{_CALL}\n",
+        f"#fio --name=b --direct=1 \\\n{_CALL}\n",
     ],
 )
-def test_what_changes_a_job_or_the_machine_is_refused(text: str, word: str) -> None:
-    with pytest.raises(UserError, match=word):
-        read_job(text)
+def test_what_stands_in_a_comment_is_no_part_of_a_call(text: str) -> None:
+    assert read_job(text) == [_A]
 
 
-def test_dropped_caches_are_no_change() -> None:
-    assert read_job(f"sudo sysctl -q vm.drop_caches=3; {_CALL}") == [_A]
+def test_a_blank_line_ends_a_command_that_goes_on() -> None:
+    found = read_job(f"{_CALL} \\\n\nfio --name=b --rw=read\n")
+    assert found == [_A, Section("b", {"rw": "read", "stonewall": ""})]
+
+
+def test_a_comment_that_ends_with_a_backslash_hides_no_call() -> None:
+    found = read_job(f"{_CALL}\n# --direct=1 \\\nfio --name=b --rw=read\n")
+    assert found == [_A, Section("b", {"rw": "read", "stonewall": ""})]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("\u201ca\u201d \u2018b\u2019\u00a0c\u200b", "\"a\" 'b' c"),
+        ("fio \u2014bs=4k\u201364k", "fio --bs=4k-64k"),
+        ("a &amp;&amp; b &lt; c", "a && b < c"),
+        ("<pre class='x'>a<br>b</pre>", "ab"),
+        ("> a\n> > b\n", "a\nb"),
+        ("a=3D1 b=3D=\n2", "a=1 b=2"),
+        ("```sh\nfio --name=a\n```", "fio --name=a"),
+    ],
+)
+def test_a_text_is_plain_without_what_a_page_made_of_it(text: str, plain: str) -> None:
+    assert plain_text(text) == plain
+    # What is plain stays as it is.
+    assert plain_text(plain) == plain
+
+
+def test_a_job_file_is_told_from_a_command_line() -> None:
+    assert job_text("[a]\nrw=read\n") == "[a]\nrw=read\n"
+    assert job_text("The job:\n[a]\nrw=read\n") == "[a]\nrw=read\n"
+    assert job_text("rw=read\nbs=4k") == "[job]\nrw=read\nbs=4k"
+    for command in ("fio --name=a\nfio --name=b", "--rw=read", "echo '[a]\n' | fio -"):
+        assert job_text(command) is None
+
+
+def test_the_call_behind_a_job_that_is_shown_is_found() -> None:
+    call, job = run_of("$ cat a.fio\n[a]\nrw=read\n$ sudo fio --bs=4k a.fio\n")
+    assert call == "$ sudo fio --bs=4k a.fio\n"
+    assert job == "[a]\nrw=read\n"
+    assert run_of("fio --name=a") == ("fio --name=a", None)
+
+
+def test_here_documents_become_files() -> None:
+    text = "d $((1 << 2))\ncat > a <<E | b\nx\ny\nE\nc <<-'F'\n\t3\n\tF\n"
+    text, found = here_documents(text)
+    lines = ["d $((1 << 2))", "cat > a < /dev/here/0  | b", "c < /dev/here/1/quoted "]
+    assert [line for line in text.split("\n") if line] == lines
+    assert list(found.values()) == ["x\ny\n", "\t3\n"]
+    assert here_documents("cat <<E\n1\n") == ("cat <<E\n1\n", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("sudo /usr/bin/fio --name=a", True),
+        ("fio.exe -h", True),
+        ("F=fio\n$F --name=a", True),
+        ("F=fio\n$G --name=a", False),
+        ("fio=3", False),
+        ("profio --name=a", False),
+    ],
+)
+def test_a_call_of_fio_is_told_from_other_words(text: str, calls: bool) -> None:
+    assert calls_fio(text) is calls
+
+
+def test_a_prompt_goes_and_what_looks_like_one_stays() -> None:
+    text = "[me@h ~]$ fio --name=a\nroot@h:~# sudo sync\n1) fio --name=b\nrun $test\nfi # fio\n"
+    assert without_prompts(text) == "fio --name=a\nsudo sync\nfio --name=b\nrun $test\nfi # fio\n"
+    for kept in ("fio=a\n$fio --name=a", "case $1 in\n1) fio --name=a ;;\nesac"):
+        assert without_prompts(kept) == kept
+
+
+def test_a_script_is_one_line_for_each_command() -> None:
+    text, documents, job = as_script(
+        "# a\nfio --name=a \\\n  --bs=4k # b\n  --rw=read\n(cd /; x)\n"
+    )
+    assert text.strip().splitlines() == ["fio --name=a --bs=4k --rw=read", "({ cd /; x", "}"]
+    assert (documents, job) == ({}, None)
+
+
+def test_a_line_that_linux_does_not_take_is_refused() -> None:
+    with pytest.raises(UserError, match="too long"):
+        as_script("fio " + "x" * (1 << 17))
