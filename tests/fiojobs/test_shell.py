@@ -37,32 +37,12 @@ def test_a_loop_over_values_that_the_text_has_is_a_call_for_each() -> None:
         read_job(f"for i in {many}; do fio --name=a --iodepth=$i; done")
 
 
-def test_calls_one_after_another_are_phases_and_those_in_the_background_are_not() -> None:
-    one, two = "fio --name=a --rw=write", "fio --name=a --direct=1 --section=a"
-    sections = [Section("a", {"rw": "write"}), Section("a-2", {"direct": "1", "stonewall": ""})]
-    for between in ("; ", " && ", "\nsudo ", " | tee log\n# the second\n"):
-        assert read_job(one + between + two) == sections
-    for between in (" & ", " &\n", " | tee log &\n", " & sleep 5; P=$!\n", " > log 2>&1 &\n\n"):
-        assert "stonewall" not in read_job(one + between + two)[1].options
-    for between in (" & wait; ", " &\nwait $!\n", " | grep & wait\n"):
-        assert read_job(one + between + two) == sections
-    loop = read_job("for i in a b; do fio --name=$i & done; wait; fio --name=c")
-    assert ["stonewall" in section.options for section in loop] == [False, False, True]
-
-
 def test_a_value_of_a_program_before_fio_may_be_a_variable() -> None:
     found = read_job("C=2; for n in 0 10; do nice -n $n taskset -c $C fio --name=a; done")
     assert [(s.options["nice"], s.options["cpus_allowed"]) for s in found] == [
         ("0", "2"),
         ("10", "2"),
     ]
-
-
-def test_calls_in_shells_of_their_own_run_beside_each_other() -> None:
-    first, second = read_job("(fio --name=a) & (fio --name=b) & wait")
-    assert (first.options, second.options) == ({}, {})
-    with pytest.raises(UserError, match="background"):
-        read_job("(fio --name=a; fio --name=b) & fio --name=c")
 
 
 def test_a_loop_over_devices_names_each() -> None:
