@@ -7,42 +7,13 @@ import struct
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v7
 from tracedat import TraceError, read
-from tracedat._file import decompress_frames
 
 WORK = EVENTS["workqueue_queue_work"]
 # The first bytes of a zstd frame (RFC 8878).
 MAGIC = struct.pack("<I", 0xFD2FB528)
-
-
-def frames(*contents: bytes) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return zstd frames behind each other, and the place of each."""
-    data, places = b"", []
-    for one in contents:
-        frame = zstandard.ZstdCompressor(write_checksum=True).compress(one)
-        places.append((len(data), len(frame)))
-        data += frame
-    return data, places
-
-
-def test_frames_come_in_order() -> None:
-    data, places = frames(b"a" * 9000, b"bc")
-    found = decompress_frames(data, places, [9000, 2])
-    assert found is not None
-    assert [bytes(one) for one in found] == [b"a" * 9000, b"bc"]
-
-
-@pytest.mark.parametrize("sizes", [[9000, 1], [9000, 3], [8999, 2]])
-def test_a_frame_of_another_size_is_refused(sizes: list[int]) -> None:
-    assert decompress_frames(*frames(b"a" * 9000, b"bc"), sizes) is None
-
-
-def test_a_damaged_frame_is_refused() -> None:
-    data, places = frames(b"a" * 9000, b"bc")
-    assert decompress_frames(data[:-1] + b"?", places, [9000, 2]) is None
 
 
 def chunked() -> bytes:

@@ -137,10 +137,3 @@ def test_foreign_heads(tmp_path: Path, offset: int, value: bytes, message: str) 
     path.write_bytes(data)
     with pytest.raises(TraceError, match=message):
         read(path)
-
-
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="No such file"):
-        read(tmp_path / "absent.dat")
-    with pytest.raises(TraceError, match="regular file"):
-        read(tmp_path)

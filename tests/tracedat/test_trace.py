@@ -14,7 +14,6 @@ import pytest
 from tests.support.payloads import MARK, PAYLOADS, Attacked, controls
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
 from tracedat import RequestError, TraceError, read, windows
-from tracedat._formats import parse_formats, parse_page_layout
 
 WAKING, SWITCH, WORK = (EVENTS[n] for n in ("sched_waking", "sched_switch", "workqueue_queue_work"))
 
@@ -212,34 +211,3 @@ def test_empty_traces(tmp_path: Path) -> None:
     assert list(windows(path, 5)) == []
     with pytest.raises(TraceError, match="no event"):
         _ = trace.span
-
-
-def test_format_texts(tmp_path: Path) -> None:
-    good = WAKING.text()
-    cases = {
-        "no name or no ID": good.replace("ID: 301", "ID: x"),
-        "more than 16 bits": good.replace("ID: 301", "ID: 70000"),
-        "not a field:": good.replace("offset:8;", "offset:x;"),
-        "no fields": "name: a\nID: 1\nformat:\n",
-    }
-    for message, text in cases.items():
-        with pytest.raises(TraceError, match=message):
-            parse_formats(tmp_path, [("sched", text)])
-    with pytest.raises(TraceError, match="both have the number 301"):
-        parse_formats(tmp_path, [("a", good), ("b", SWITCH.text().replace("300", "301"))])
-    with pytest.raises(TraceError, match="layout"):
-        parse_page_layout(tmp_path, "field: u64 timestamp;\toffset:1;\tsize:8;\tsigned:0;")
-
-
-def test_preempted_bit_comes_from_the_format() -> None:
-    texts = {
-        '"%s", REC->prev_state & (((0x0 | 0x1 | 0x2) + 1) << 1) ? "+" : ""': 8,
-        '"%s", REC->prev_state & 1024 ? "+" : ""': 1024,
-        '"%s", REC->prev_state & __f(3) ? "+" : ""': 0,
-        '"%s"': 0,
-    }
-    for text, bit in texts.items():
-        path = Path("x")
-        source = SWITCH.text().split("print fmt:")[0] + f"print fmt: {text}\n"
-        (made,) = parse_formats(path, [("sched", source)]).values()
-        assert made.preempted_bit == bit
