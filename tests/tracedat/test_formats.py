@@ -72,6 +72,10 @@ def _columns(field: str, *, system: str = "demo") -> list[Column]:
             "u64 x;\toffset:10;\tsize:8;\tsigned:0;",
             Column("x", INTEGER_UNALIGNED, 10, 8, signed=False),
         ),
+        (
+            "u64 x;\toffset:12;\tsize:8;\tsigned:0;",
+            Column("x", INTEGER, 12, 8, signed=False),
+        ),
         ("u8 x;\toffset:9;\tsize:1;\tsigned:0;", Column("x", INTEGER, 9, 1, signed=False)),
         (
             "char comm[16];\toffset:8;\tsize:16;\tsigned:0;",
@@ -137,6 +141,8 @@ def test_columns_of_one_name_differ() -> None:
 def test_the_shortest_record_holds_all_fields_but_the_tail() -> None:
     fixed = "int x;\toffset:8;\tsize:4;\tsigned:0;"
     assert _parsed(fixed, "char s[];\toffset:12;\tsize:0;\tsigned:0;").min_size == 12
+    last = "u8 s[5];\toffset:12;\tsize:5;\tsigned:0;"
+    assert _parsed(fixed, last, system="ftrace").min_size == 12
     assert _parsed(fixed, "char s[5];\toffset:12;\tsize:5;\tsigned:0;").min_size == 17
 
 
@@ -179,7 +185,7 @@ def test_a_page_has_the_layout_that_the_kernel_says() -> None:
         "offset:16", "offset:12"
     )
     assert parse_page_layout(Path("t"), narrow) == PageLayout(head=12, commit=4, size=4092)
-    for old, new in (("offset:16", "offset:24"), ("size:4080", "size:-1"), ("commit", "x")):
+    for old, new in (("offset:16", "offset:24"), ("timestamp", "time"), ("commit", "x")):
         with pytest.raises(TraceError, match="headers"):
             parse_page_layout(Path("t"), _PAGE.replace(old, new))
 
