@@ -108,6 +108,17 @@ def test_a_chunk_that_cannot_be_is_named(
         list(chunks_of(file, source, MemoryRoom(file.path)))
 
 
+@pytest.mark.parametrize("count", [2, 0])
+def test_chunks_that_do_not_fill_their_cpu_are_an_error(count: int, tmp_path: Path) -> None:
+    data = bytearray(_numbers("zstd"))
+    file, source = _source(tmp_path / "t.dat", bytes(data))
+    file.close()
+    struct.pack_into("<I", data, source.data.offset, count)
+    (tmp_path / "t.dat").write_bytes(data)
+    with pytest.raises(TraceError, match=f"{count} chunks"):
+        read(tmp_path / "t.dat")
+
+
 @pytest.mark.parametrize("size", [512, 1028, 2 * MIB])
 def test_pages_of_an_impossible_size_are_refused(size: int, tmp_path: Path) -> None:
     path = tmp_path / "t.dat"
