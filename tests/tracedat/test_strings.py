@@ -35,6 +35,14 @@ def test_each_new_value_has_the_next_code_of_its_table() -> None:
     assert values(table, 1, text=False) == [b"b", b"a"]
 
 
+def test_values_that_two_tables_share_have_codes_in_each() -> None:
+    texts = [b"%d" % number for number in range(200)]
+    table = new_table(2, 400, 0)
+    assert _codes(table, 0, *texts) == [*range(200)]
+    assert _codes(table, 1, *reversed(texts)) == [*range(200)]
+    assert values(table, 1, text=False) == texts[::-1]
+
+
 def test_values_of_any_length_are_kept_apart() -> None:
     texts = [b"x" * length for length in (1, 7, 8, 9, 15, 16, 17, 18, 40)]
     texts += [b"x" * 16 + b"y", b"x" * 39 + b"y", b"y" + b"x" * 39]
