@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ _LAYOUT = [
 _ODD = Event("demo", "odd", 7, tuple(field[:3] for field in _LAYOUT), '""', _LAYOUT, 60)
 
 
-def _file(path: Path, *records: dict[str, int | bytes]) -> Path:
+def _file(path: Path, *records: Mapping[str, int | bytes]) -> Path:
     page = Page(100)
     for number, record in enumerate(records):
         page.event(1, encode(_ODD, -number, {"i": bytes(6), **record}))
