@@ -92,12 +92,6 @@ def test_a_loop_over_values_behind_a_condition_for_others() -> None:
     assert read_job(f"{text}for B in $S; do {_CALL}; done\n") == [_A]
 
 
-def test_what_the_environment_has_is_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("B", "4k")
-    (section,) = read_job(f"if [ -z $B ]; then B=8k; fi\n{_CALL}\n")
-    assert section.options["bs"] == "4k"
-
-
 def test_a_call_in_the_place_of_one_that_failed_is_refused() -> None:
     with pytest.raises(UserError, match="condition"):
         read_job("fio --name=a --ioengine=io_uring || fio --name=b --ioengine=libaio")

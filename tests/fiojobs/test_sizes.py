@@ -185,20 +185,6 @@ def test_files_that_are_named_and_sizes_between_two_have_room_together() -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "size_mib"),
-    [
-        ("size=64*4*$pagesize", 1),
-        ("size=1024*1024*$mb_memory/512", 2),
-        ("size=(2+$ncpus)*1048576", 3),
-    ],
-)
-def test_a_keyword_is_calculated_with_as_fio_does(asked: str, size_mib: int) -> None:
-    found = of_job(f"[a]\nrw=read\n{asked}\n", memory_mib=1024, cpus=1)
-    assert found.size_mib == size_mib
-    assert "the virtual machine's" in {row.why for row in found.rows}
-
-
-@pytest.mark.parametrize(
     ("options", "small"),
     [
         ("direct=1\nbs=512", True),

@@ -309,11 +309,6 @@ def test_a_path_is_read_once(tmp_path: Path) -> None:
     assert translate(job, AROUND) == translate(_SUITE, AROUND)
 
 
-def test_what_is_no_calculation_stays_a_refusal() -> None:
-    with pytest.raises(UserError, match="size"):
-        of_job("[a]\nrw=read\nsize=$pagesize/0\n")
-
-
 def test_cores_of_helpers_are_cores_of_the_machine() -> None:
     found = of_job("[a]\nrw=write\nverify=crc32c\nverify_async=4\nverify_async_cpus=0-3\n", cpus=2)
     assert found.sections[0].options["verify_async_cpus"] == "0,1"

@@ -94,29 +94,6 @@ def test_a_shell_puts_values_together(text: str) -> None:
     assert read_job(text) == [_A]
 
 
-@pytest.mark.parametrize(
-    ("text", "noun"),
-    [
-        ("B=8k\nread -p size B\nfio --name=a --bs=$B", "condition for 'B'"),
-        ("B=8k\nunset B\nfio --name=a --bs=$B", "bs needs a value"),
-        ('fio --name=a "${IOLAB_ABSENT[@]}"', "'IOLAB_ABSENT'"),
-        ("B=4k\n[ $1 = x ] && B=8k\nfio --name=a --bs=${B:-16k}", "condition for 'B'"),
-        ("B=4k\nprintf -v B %sk 8\nfio --name=a --bs=$B", "condition for 'B'"),
-        ("B=4k\nf() { local -n r=$1; r=8k; }\nf B\nfio --name=a --bs=$B", "for 'B'"),
-        ("A=(1 2)\nunset 'A[0]'\nfor i in ${A[@]}; do fio --name=a$i; done", "shell"),
-        ("declare -i n=1\nn+=1\nfio --name=a --numjobs=$n", "condition for 'n'"),
-        ("i=3; x=$((i++)); fio --name=a --iodepth=$i", "condition for 'i'"),
-        ("i=3; (( i <<= 2 )); fio --name=a --iodepth=$i", "condition for 'i'"),
-        ("i=3; if (( i++ < 4 )); then fio --name=a --iodepth=$i; fi", "condition for 'i'"),
-        ("B=8k\nB=4k fio --name=a --bs=$B", "before it sets it"),
-        ('A=(1 2)\nIFS=:\nfio --name=a --filename="${A[*]}"', "'A'"),
-    ],
-)
-def test_a_value_that_is_not_known_is_refused(text: str, noun: str) -> None:
-    with pytest.raises(UserError, match=noun):
-        read_job(text)
-
-
 def test_many_loops_and_comments_end_soon() -> None:
     with pytest.raises(UserError, match="calls of fio"):
         read_job("B=1\n" + "for b in $B; do fio --name=a; done\n" * 3000)

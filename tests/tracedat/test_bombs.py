@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.processes import PATIENCE_S, child_environment
 from tests.support.trace_bombs import BOMBS, full_pages, make_bomb
-from tests.support.trace_writer import EVENTS, Page, _option, encode, trace_v7
 from tracedat import TooLargeError, TraceError, check_size, read, windows
 
 _GIB = 1 << 30
@@ -112,39 +111,3 @@ def test_a_long_trace_is_read_in_windows_where_it_does_not_fit(tmp_path: Path) -
     begin, end = 1000, 2000
     some = read(path, between=(begin, end), most=40 << 20).events["tiny"]
     assert some == sum(w.events["tiny"] for w in windows(path, 1000)) / 8 > 0
-
-
-def small(**different: object) -> bytes:
-    data = encode(EVENTS["sched_waking"], 7, {"comm": "a", "pid": 9})
-    pages = [Page(1000 * i).event(5, data) for i in range(3)]
-    return trace_v7([EVENTS["sched_waking"]], [pages], **different)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("text", "overrun"),
-    [("9" * 400, None), ("9" * 19, None), ("9" * 16, 10**16), ("\u0662", None), ("7", 7)],
-)
-def test_a_counter_has_the_digits_of_a_counter(
-    text: str, overrun: int | None, tmp_path: Path
-) -> None:
-    counters = _option(2, f"CPU: 0\noverrun: {text}\n".encode() + b"\0")
-    (tmp_path / "t.dat").write_bytes(small(options=counters))
-    losses = read(tmp_path / "t.dat").losses
-    assert [int(n) for n in losses["count"]] == ([] if overrun is None else [overrun])
-
-
-def test_a_task_is_named_by_a_number(tmp_path: Path) -> None:
-    names = {"1": "init", "\u00b2": "no digit", "9" * 5000: "no pid", "12": "a b"}
-    (tmp_path / "t.dat").write_bytes(small(comms=names))
-    assert read(tmp_path / "t.dat").comms == {1: "init", 12: "a b"}
-
-
-def test_losses_of_many_pages_have_the_time_of_the_next_records(tmp_path: Path) -> None:
-    data = encode(EVENTS["sched_waking"], 7, {"comm": "a", "pid": 9})
-    pages = [Page(0, lost=n + 1) for n in range(5000)]
-    pages += [Page(7000, lost=1).event(5, data), Page(9000, lost=3)]
-    (tmp_path / "t.dat").write_bytes(trace_v7([EVENTS["sched_waking"]], [pages]))
-    losses = read(tmp_path / "t.dat").losses
-    assert losses["count"].tolist() == [*range(1, 5001), 1, 3]
-    assert losses["timestamp_ns"].tolist()[:-1] == [7000] * 5001
-    assert losses["timestamp_ns"].isna().tolist()[-1]

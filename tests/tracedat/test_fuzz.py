@@ -109,38 +109,3 @@ def test_mutated_files(tmp_path: Path, base: str, mutations: int) -> None:
             if i % 10 == 0:
                 examine(trace)
     assert errors > mutations // 4
-
-
-@pytest.mark.parametrize("size", [0, 1, 9, 10, 12, 17, 40, 300])
-def test_truncated_heads(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "t.dat"
-    path.write_bytes(BASES["zstd"]()[:size])
-    with pytest.raises(TraceError):
-        read(path)
-
-
-@pytest.mark.parametrize(
-    ("offset", "value", "message"),
-    [
-        (0, b"\x18", "magic"),
-        (10, b"5", "version '5'"),
-        (12, b"\1", "byte order big endian"),
-        (12, b"\7", "byte order 7"),
-        (13, b"\3", "long of 3 bytes"),
-        (18, b"lzma", "compression 'lzma'"),
-    ],
-)
-def test_foreign_heads(tmp_path: Path, offset: int, value: bytes, message: str) -> None:
-    data = bytearray(BASES["zstd"]())
-    data[offset : offset + len(value)] = value
-    path = tmp_path / "t.dat"
-    path.write_bytes(data)
-    with pytest.raises(TraceError, match=message):
-        read(path)
-
-
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="No such file"):
-        read(tmp_path / "absent.dat")
-    with pytest.raises(TraceError, match="regular file"):
-        read(tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -132,43 +131,3 @@ def test_damaged_records_are_named(tmp_path: Path, data: bytes, message: str) ->
     with pytest.raises(TraceError, match=message) as error:
         read(one_page(tmp_path, page))
     assert error.value.offset is not None
-
-
-def test_pages_must_be_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    data = encode(WAKING, 1, {"comm": "x"})
-    pages = [Page(2000).event(5, data), Page(1000).event(5, data)]
-    path.write_bytes(trace_v6([WAKING], [pages]))
-    with pytest.raises(TraceError, match="time goes backwards before page 1"):
-        read(path)
-
-
-def test_equal_times_are_ordered_by_cpu(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    cpus = [
-        [
-            Page(100)
-            .event(0, encode(WAKING, cpu, {"comm": "x"}))
-            .event(0, encode(WAKING, cpu, {"comm": "y"}))
-        ]
-        for cpu in range(5)
-    ]
-    path.write_bytes(trace_v7([WAKING], cpus))
-    frame = read(path).frame("sched_waking")
-    assert frame["common_cpu"].tolist() == sorted([*range(5)] * 2)
-    assert frame["comm"].tolist() == ["x", "y"] * 5
-
-
-def test_more_names_than_narrow_codes(tmp_path: Path) -> None:
-    count = 40_000
-    pages = [Page(0)]
-    for i in range(count):
-        data = encode(WIDE, 1, {"args": b"", "raw": b"", "tail": f"a long text of number {i}"})
-        if not pages[-1].room(len(data) + 8):
-            pages.append(Page(i))
-        pages[-1].event(int(len(pages[-1].data) > 0), data)
-    path = tmp_path / "t.dat"
-    path.write_bytes(trace_v7([WIDE], [pages], compression="zstd"))
-    tail = read(path).frame("wide")["tail"]
-    assert tail.tolist() == [f"a long text of number {i}" for i in range(count)]
-    assert tail.cat.codes.dtype == np.int32

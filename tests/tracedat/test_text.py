@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -237,9 +236,3 @@ def test_an_old_kernel_prints_no_function_at_the_end_of_a_work_item(tmp_path: Pa
         f"{front}: workqueue_execute_end: work struct ffff1234\n"
     )
     assert b"flush" in tracedat.perfetto_bytes(tracedat.read(path))
-
-
-def test_a_fifo_is_not_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "text")
-    with pytest.raises(TraceError, match="regular file"):
-        tracedat.read(tmp_path / "text")

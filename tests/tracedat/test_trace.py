@@ -13,8 +13,7 @@ import pytest
 
 from tests.support.payloads import MARK, PAYLOADS, Attacked, controls
 from tests.support.trace_writer import EVENTS, Page, encode, trace_v6, trace_v7
-from tracedat import RequestError, TraceError, read, windows
-from tracedat._formats import parse_formats, parse_page_layout
+from tracedat import RequestError, read
 
 WAKING, SWITCH, WORK = (EVENTS[n] for n in ("sched_waking", "sched_switch", "workqueue_queue_work"))
 
@@ -59,16 +58,6 @@ def test_a_trace_without_kallsyms_has_no_names(tmp_path: Path) -> None:
     assert read(path).symbol(0xFFFFFFFF81000000) == "0xffffffff81000000"
 
 
-def test_an_events_own_cpu_stays(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    data = encode(WORK, 3, {"cpu": 5, "workqueue": "events"})
-    path.write_bytes(trace_v7([WORK], [[], [Page(7).event(1, data)]]))
-    frame = read(path).frame("workqueue_queue_work")
-    assert frame["cpu"].tolist() == [5]
-    assert frame["common_cpu"].tolist() == [1]
-    assert frame["workqueue"].tolist() == ["events"]
-
-
 def test_a_trace_says_what_it_is(small: Path, tmp_path: Path) -> None:
     trace = read(small)
     count, kinds = sum(trace.events.values()), sum(map(bool, trace.events.values()))
@@ -108,138 +97,3 @@ def test_names_of_events(small: Path) -> None:
         trace.frame("sched_wakign")
     with pytest.raises(RequestError, match="no column 'pdi'"):
         trace.array("sched_waking", "pdi")
-
-
-def test_text_ends_at_its_nul(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    page = Page(7)
-    for garbage in (
-        b"io\0ABCDEFGHIJKLM",
-        b"io\0\0\0\0\0\0\0\0\0\0\0\0\0x",
-        b"\xff\xfe\0ABCDEFGHIJKLM",
-    ):
-        page.event(1, encode(WAKING, 3, {"comm": garbage}))
-    path.write_bytes(trace_v7([WAKING], [[page]]))
-    assert read(path).frame("sched_waking")["comm"].tolist() == ["io", "io", "\\xff\\xfe"]
-
-
-def test_losses(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    data = encode(WAKING, 3, {"comm": "x"})
-    pages = [
-        Page(100).event(1, data),
-        Page(200, lost=7).event(1, data),
-        Page(300, lost=0).event(1, data),
-    ]
-    path.write_bytes(trace_v7([WAKING], [pages], stats={0: {"overrun": 9, "dropped events": 0}}))
-    losses = read(path).losses
-    assert losses["source"].tolist() == ["page", "page", "overrun"]
-    assert losses["timestamp_ns"].tolist() == [200, 300, pd.NA]
-    assert losses["count"].tolist() == [7, pd.NA, 9]
-    assert read(path, between=(250, 400)).losses["count"].tolist() == [pd.NA, 9]
-
-
-def test_buffers(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    content = {
-        name: [[Page(100).event(i, encode(WAKING, i, {"comm": "x"}))]]
-        for i, name in enumerate(("", "one", "two"))
-    }
-    path.write_bytes(trace_v7([WAKING], content, compression="zlib"))
-    trace = read(path)
-    assert trace.frame("sched_waking")["common_buffer"].tolist() == ["", "one", "two"]
-    assert trace.info.buffers == ("", "one", "two")
-    with pytest.raises(RequestError, match="several buffers"):
-        trace.require("this", "sched_waking")
-    single = read(path, buffer="one")
-    assert single.frame("sched_waking")["common_pid"].tolist() == [1]
-    assert "common_buffer" not in single.frame("sched_waking")
-    single.require("this", "sched_waking")
-    with pytest.raises(RequestError, match="no buffer 'three'"):
-        read(path, buffer="three")
-
-
-def test_offset_and_cycles(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    page = Page(1 << 40).event(3, encode(WAKING, 3, {"comm": "x"}))
-    raw = (1 << 40) + 3
-    options = b"".join(
-        struct.pack("<HI", number, len(data)) + data
-        for number, data in ((14, struct.pack("<IIQ", 3_000_000_001, 31, 0)), (7, b"-1000\0"))
-    )
-    path.write_bytes(trace_v6([WAKING], [[page]], options=options))
-    expected = (raw * 3_000_000_001 >> 31) - 1000
-    assert read(path).frame("sched_waking")["timestamp_ns"].tolist() == [expected]
-    assert read(path, between=(expected, expected + 1)).events["sched_waking"] == 1
-    assert read(path, between=(expected + 1, expected + 9)).events["sched_waking"] == 0
-
-
-def test_between_and_windows_give_every_event_once(small: Path) -> None:
-    whole = read(small)
-    first, last = whole.span
-    parts = list(windows(small, (last - first) // 7))
-    assert len(parts) > 4
-    for name in whole.events:
-        frames = [part.frame(name) for part in parts if part.events[name]]
-        if not frames:
-            continue
-        joined = pd.concat([f["timestamp_ns"] for f in frames], ignore_index=True)
-        assert joined.equals(whole.frame(name)["timestamp_ns"])
-    for part in parts:
-        assert part.between is not None
-        assert part.between[0] <= part.span[0] <= part.span[1] < part.between[1]
-        again = read(small, between=part.between)
-        assert again.events == part.events
-
-
-def test_windows_jump_over_silence(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    data = encode(WAKING, 3, {"comm": "x"})
-    page = Page(100).event(1, data).extend(1 << 58).event(1, data)
-    path.write_bytes(trace_v7([WAKING], [[page, Page(1 << 60).event(0, data)]]))
-    assert [w.span[0] for w in windows(path, 1000)] == [101, (1 << 58) + 102, 1 << 60]
-    with pytest.raises(RequestError, match="not 0 ns"):
-        next(windows(path, 0))
-
-
-def test_empty_traces(tmp_path: Path) -> None:
-    path = tmp_path / "t.dat"
-    path.write_bytes(trace_v7([WAKING], [[], [Page(1)]], compression="zstd"))
-    trace = read(path)
-    assert trace.events == {"sched_waking": 0}
-    assert trace.frame("sched_waking").empty
-    assert trace.losses.empty
-    assert list(windows(path, 5)) == []
-    with pytest.raises(TraceError, match="no event"):
-        _ = trace.span
-
-
-def test_format_texts(tmp_path: Path) -> None:
-    good = WAKING.text()
-    cases = {
-        "no name or no ID": good.replace("ID: 301", "ID: x"),
-        "more than 16 bits": good.replace("ID: 301", "ID: 70000"),
-        "not a field:": good.replace("offset:8;", "offset:x;"),
-        "no fields": "name: a\nID: 1\nformat:\n",
-    }
-    for message, text in cases.items():
-        with pytest.raises(TraceError, match=message):
-            parse_formats(tmp_path, [("sched", text)])
-    with pytest.raises(TraceError, match="both have the number 301"):
-        parse_formats(tmp_path, [("a", good), ("b", SWITCH.text().replace("300", "301"))])
-    with pytest.raises(TraceError, match="layout"):
-        parse_page_layout(tmp_path, "field: u64 timestamp;\toffset:1;\tsize:8;\tsigned:0;")
-
-
-def test_preempted_bit_comes_from_the_format() -> None:
-    texts = {
-        '"%s", REC->prev_state & (((0x0 | 0x1 | 0x2) + 1) << 1) ? "+" : ""': 8,
-        '"%s", REC->prev_state & 1024 ? "+" : ""': 1024,
-        '"%s", REC->prev_state & __f(3) ? "+" : ""': 0,
-        '"%s"': 0,
-    }
-    for text, bit in texts.items():
-        path = Path("x")
-        source = SWITCH.text().split("print fmt:")[0] + f"print fmt: {text}\n"
-        (made,) = parse_formats(path, [("sched", source)]).values()
-        assert made.preempted_bit == bit

@@ -48,6 +48,7 @@ _OPERATORS: Final[Mapping[type[ast.operator | ast.cmpop], Callable[[int, int], i
 _OF_SHELL: Final = re.compile(r"\$\(\(([^()$]*(?:\([^()$]*\)[^()$]*)*)\)\)")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _WHOLE: Final = re.compile("-?[0-9]{1,18}")
+_OCTAL: Final = re.compile("-?0+(?:[89]|[1-9][0-9])")
 _SECOND_US: Final = 10**6
 
 
@@ -77,7 +78,8 @@ def number(text: str, known: Mapping[str, str]) -> int | None:
         return found if found.isalnum() else f"({found})"
 
     found = calculated(_NAME.sub(value, text).strip())
-    return whole(found)
+    # To a shell, 010 is 8.
+    return None if _OCTAL.match(found) else whole(found)
 
 
 def expression_of(words: Iterable[str]) -> str:

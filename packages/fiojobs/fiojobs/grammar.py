@@ -78,8 +78,13 @@ def tree_of(commands: Iterable[tuple[list[str], list[str], str]]) -> list[Node]:
     for command in commands:
         for token in _tokens(*command, in_case=cases > 0):
             cases += {"case": 1, "esac": -1}.get(token.kind, 0)
-            last = tokens[-1] if tokens else token
-            if last.words[0] == "[[" and "]]" not in last.words and last.end in ("&&", "||"):
+            last = tokens[-1] if tokens else None
+            if (
+                last is not None
+                and last.words[0] == "[["
+                and "]]" not in last.words
+                and last.end in ("&&", "||")
+            ):
                 # Both are a part of the test.
                 words = [*last.words, last.end, *token.words]
                 tokens[-1] = token._replace(words=words, kind="")

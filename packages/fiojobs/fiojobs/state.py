@@ -228,7 +228,8 @@ class ShellState:
             yield
         finally:
             own = self._outside.pop()
-            for name in own:
+            # An array before its elements: it knows those that came later.
+            for name in sorted(own, key=len):
                 self.give(name, None)
             for name, value in own.items():
                 self.give(name, value)

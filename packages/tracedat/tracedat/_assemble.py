@@ -321,4 +321,4 @@ def _outside(job: Assembly, place: int) -> TraceError:
 def _code_type(categories: int) -> type[np.signedinteger[Any]]:
     """Return the type that pandas uses for codes of so many categories."""
     kinds = (np.int8, np.int16, np.int32)
-    return next(kind for kind in kinds if categories <= np.iinfo(kind).max)
+    return next(kind for kind in kinds if categories < np.iinfo(kind).max)
