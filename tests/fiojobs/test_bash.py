@@ -101,6 +101,12 @@ _SCRIPTS = [
     "while read -r w b rest; do fio --name=$w --bs=$b; done <<EOF\nread 4k\nwrite 8k x y\nEOF\n",
     "n=a\nwhile IFS=: read -r k v; do\n  [ $k = x ] && continue\n  fio --name=$k --bs=$v\n"
     "done <<EOF\n$n:4k\nx:1\nb:8k\nEOF\n",
+    "while read -r w; do fio --name=$w; done <<EOF\na\nb\nEOF\nfio --name=z$w\n",
+    'while read w b || [ -n "$w" ]; do fio --name=$w --bs=$b; done <<EOF\na 4k\nb 8k\nEOF\n',
+    "while IFS=' ' read -r w b; do fio --name=$w --bs=$b; done <<E-F\na 4k\nE-F\n",
+    "IFS=, read -r a b <<< 4k,read,\nIFS=, read -ra A <<< 1,2,\nfio --name=a --bs=$a --rw=$b\n"
+    "for i in ${A[@]}; do fio --name=a$i; done\n",
+    "i=2\nfio --name=a --iodepth=$[i*2] --numjobs=$((2**3**1))\n",
     # What is as if it went well.
     "if ! fio --name=a; then fio --name=b; fi\n",
     "fio --name=a\nif [ $? -ne 0 ]; then fio --name=b; fi\nfio --name=c\n"
@@ -142,7 +148,44 @@ _WRITING = [
     'echo "[a]" > k.fio\necho bs=4k >> k.fio\nfio - < k.fio\n',
     'f() { local b=4k; [ $1 = a ] && echo "[$1]"; echo bs=$b; }\nf a > j.fio\nfio j.fio\n',
     '{ echo "[a]"; echo bs=4k; } | tee j.fio > /dev/null\nfio j.fio\n',
+    'echo "[a]" > b.fio\necho bs=4k > c.fio\ncat b.fio c.fio > j.fio\nfio ./j.fio\n',
+    'echo "[a]" > b.fio\n(cat b.fio; echo bs=4k) | fio -\n',
+    'echo "[a]" > b.fio\necho bs=8k | cat b.fio - | fio -\n',
+    'printf "%s\\n" "[a]" bs=4k > j.fio\nprintf "%s=%d\\n" direct 1 iodepth 4 >> j.fio\n'
+    "fio j.fio\n",
+    'echo "[a]" > j.fio\nprintf bs= >> j.fio\necho -n 4 >> j.fio\necho k >> j.fio\nfio j.fio\n',
+    'echo "[x]" > j.fio\nrm -f j.fio\necho "[a]" >> j.fio\nfio j.fio\n',
+    'echo "[x]" > j.fio\n> j.fio\necho "[a]" >> j.fio\nfio j.fio\n',
+    'echo "[a]" > j.fio\necho bs=4k 2>> j.fio\nfio j.fio\n',
+    'echo "[a]" > j.fio\nf() { echo bs=4k; fio --version > /dev/null; }\nf >> j.fio\nfio j.fio\n',
 ]
+# Scripts whose text does not say what is in the job, and what is said of that.
+_UNKNOWN = [
+    ("cat > b.fio <<EOF\n[a]\nbs=4k\nEOF\nsed s/4k/8k/ b.fio > j.fio\nfio j.fio\n", "changes"),
+    ("cat > b.fio <<EOF\n[a]\nbs=4k\nEOF\nsed s/4k/8k/ b.fio | fio -\n", "changes its standard"),
+    ("cat > b.fio <<EOF\n[a]\nEOF\nfio j.fio\n", "cannot read"),
+    ('for d in $(ls /); do echo "[$d]"; done > j.fio\nfio j.fio\n', "condition .*for d in"),
+    ('echo "[a]" > j.fio\n[ "$M" = x ] && echo bs=8k >> j.fio\nfio j.fio\n', r"condition \(\[ \$M"),
+    ('f() { if [ "$M" = x ]; then echo "[a]"; else echo "[b]"; fi; }\nf | fio -\n', "condition"),
+    (
+        'case $1 in\n a) echo "[a]" > j.fio;;\n b) echo "[b]" > j.fio;;\nesac\nfio j.fio\n',
+        "condition .*case",
+    ),
+    ("fio --name=a --iodepth=$((-2**2 + 20))\n", r"-2\*\*2"),
+    ("B=4k_\nfio --name=a --bs=${B/%_/}\n", "what a shell makes of"),
+    ("while read a; do read b; fio --name=$a; done <<EOF\nx\ny\nEOF\n", "while read a"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), _UNKNOWN)
+def test_what_a_script_does_not_say_is_refused(text: str, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        read_job(text)
+
+
+def test_a_job_is_read_where_its_condition_holds() -> None:
+    text = 'if [ "$M" = x ]; then\n  echo "[a]" > j.fio\n  fio j.fio --rw=read\nfi\n'
+    assert [section.name for section in read_job(text)] == ["a"]
 
 
 @pytest.mark.parametrize("text", _WRITING)

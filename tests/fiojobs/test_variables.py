@@ -130,7 +130,7 @@ def test_a_shell_puts_values_together(text: str) -> None:
         ("i=3; (( i <<= 2 )); fio --name=a --iodepth=$i", "condition for 'i'"),
         ("i=3; if (( i++ < 4 )); then fio --name=a --iodepth=$i; fi", "condition for 'i'"),
         ("B=8k\nB=4k fio --name=a --bs=$B", "before it sets it"),
-        ('A=(1 2)\nIFS=:\nfio --name=a --filename="${A[*]}"', "'A'"),
+        ('A=(1 2)\nIFS=:\nfio --name=a --filename="${A[*]}"', "a shell makes of"),
     ],
 )
 def test_a_value_that_is_not_known_is_refused(text: str, noun: str) -> None:

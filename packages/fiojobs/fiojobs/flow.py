@@ -13,14 +13,23 @@ from fiojobs.arithmetic import expression_of, number, whole
 from fiojobs.carriers import carried, commands_of, is_call, opens_shell
 from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
 from fiojobs.functions import LEAVES, Functions
-from fiojobs.grammar import SUBSHELL, Compound, Node, Simple, mentions, shown_test, tree_of
-from fiojobs.plain import AS_IT_IS, FIO
+from fiojobs.grammar import (
+    SUBSHELL,
+    Compound,
+    Node,
+    Simple,
+    mentions,
+    shown_test,
+    tree_of,
+)
+from fiojobs.plain import FIO
 from fiojobs.state import READS_LINE, ShellState, Test
 from fiojobs.steps import (
     LeaveError,
     ShellStep,
     check_named,
     in_background,
+    lines_of,
     redirected,
     too_long,
 )
@@ -132,14 +141,12 @@ class Script:
 
     def _written(self, steps: _Steps, node: Node) -> _Steps:
         """Yield the steps of a construct or a function whose output goes to a file or a pipe."""
-        if not (node.files or node.end == "|") or self._functions.call_fio([node]):
-            yield from steps
-            return
-        self._pipes += node.end == "|"
+        piped = node.end == "|" and not self._functions.call_fio([node])
+        self._pipes += piped
         pipe = f"/dev/pipe/{self._pipes}"
-        files = [pipe] if node.end == "|" else node.files
+        files = [pipe] if piped else node.files
         yield from redirected(steps, [filled(name, self._state.known) for name in files])
-        self._read = [f"{READ}{pipe}"] if node.end == "|" else []
+        self._read = [f"{READ}{pipe}"] if piped else []
 
     def _script(self, script: str) -> _Steps:
         """Yield the steps of a text."""
@@ -376,13 +383,15 @@ class Script:
 
     def _while(self, group: Compound) -> _Steps:
         part = group.parts[0]
-        lines = self._lines(group)
+        lines = lines_of(group, self._documents, self._state.known)
         if lines is not None and isinstance(test := part.test[0], Simple):
             values = [filled(word, self._state.known) for word in test.words]
             for line in lines:
                 self._state.read(values, line)
                 if not (yield from self._round(group)):
                     return
+            # It reads nothing in the end.
+            self._state.read(values, "")
             return
         unknown, calls = "@" not in self._state.environment, self._functions.call_fio(part.body)
         if unknown and mentions(group, _OVER_ARGUMENTS) and not calls:
@@ -401,21 +410,6 @@ class Script:
                 return
         raise too_long(group, _MOST_ROUNDS)
 
-    def _lines(self, group: Compound) -> list[str] | None:
-        """Return the lines that a loop reads one by one; None if the text does not have them."""
-        test = group.parts[0].test
-        if group.kind != "while" or len(test) != 1 or not READS_LINE.match(shown_test(test)):
-            return None
-        for name in group.files:
-            if name.startswith(GIVEN):
-                return filled(name.removeprefix(GIVEN), self._state.known).split("\n")
-            plain = name.removeprefix(READ)
-            if plain in self._documents:
-                text = self._documents[plain]
-                text = text if plain.endswith(AS_IT_IS) else filled(text, self._state.known)
-                return text.splitlines()
-        return None
-
     def _round(self, group: Compound) -> Generator[ShellStep, None, bool]:
         """Yield the steps of one round of a loop; return whether another one may follow."""
         try:
@@ -431,17 +425,18 @@ class Script:
     def _unknown(self, group: Compound, listed: Sequence[str], name: str = "") -> _Steps:
         """Yield the steps of a loop whose rounds the text does not tell, if none is a call."""
         body = group.parts[0].body
+        head = group.head if group.kind == "for" else [group.kind, *listed]
         if self._functions.call_fio(body):
             for variable in names_in(" ".join(listed)):
                 if variable in self._state.unsure:
                     raise condition_for(variable.split("[")[0])
-            head = group.head if group.kind == "for" else [group.kind, *listed]
             raise UserError(
                 f"the fio job: {shown(' '.join(head))} is a shell's: give one call of fio, and "
                 "what differs as --vary OPTION=VALUE,VALUE"
             )
         if name:
             self._state.give(name, next((word for word in listed if word.startswith("/")), None))
-        yield from self._either([Test("", fails=False)], [self._nodes(body)], exhaustive=False)
+        rounds = Test(shown(" ".join(head)), fails=False)
+        yield from self._either([rounds], [self._nodes(body)], exhaustive=False)
         if name:
             self._state.forget(name)

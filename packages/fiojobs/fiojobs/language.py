@@ -135,7 +135,12 @@ class _Text:
             return text
         if program >= 0:
             raise no_other_program(text[program:])
-        name = unknown[0].split("[")[0][:40]
+        name = re.split(r"(?<=\w)(?:[^\w:]|:(?![-=+?]))", unknown[0])[0][:40]
+        if name.lstrip("!#") in self.environment and name not in self.unsure:
+            raise UserError(
+                f"the fio job: iolab does not know what a shell makes of ${{{unknown[0][:40]}}}: "
+                "give its value"
+            )
         if re.fullmatch("[0-9@*#]+_?", name):
             raise UserError(
                 f"the fio job needs ${name.rstrip('_')}, an argument of its script: name the "
@@ -379,13 +384,9 @@ def _read_words(command: FioCommand, found: _Text) -> None:
 
 def _read_named(file: str, command: FioCommand, found: _Text) -> None:
     """Read a job file, or what came with the command in its place."""
-    here = command.here
-    text = here.get("-" if file == "/dev/stdin" else file)
+    there = os.path.isfile(os.path.expanduser(file))  # noqa: PTH111, PTH113
+    text = command.text_of(file, there=there)
     file = os.path.expanduser(file)  # noqa: PTH111
-    there = os.path.isfile(file)  # noqa: PTH113
-    if text is None and not there:
-        # It stands for one file.
-        text = here.pop("", None)
     if text is not None:
         _read_text(text, Path(), found)
         return

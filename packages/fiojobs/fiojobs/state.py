@@ -19,7 +19,9 @@ from fiojobs.words import shown
 from iolab_base.errors import UserError
 
 # A command that reads a line, and how it splits that.
-READS_LINE: Final = re.compile(r"(?:IFS=\S* )?read ")
+READS_LINE: Final = re.compile(r"(?:IFS=(?:\S*|[ ]) )?read ")
+_SPACES: Final = " \t\n"
+_TAB: Final = "$\\t"
 # NAME++, NAME+=4 and NAME=NAME*2 of ((...)) and let.
 _CHANGE: Final = re.compile(r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]?)=(?!=)(.*))", re.DOTALL)
 _CHANGED_FIRST: Final = re.compile(r"(\+\+|--)[ ]*([A-Za-z_]\w*)")
@@ -43,6 +45,21 @@ class Test(NamedTuple):
 
     text: str
     fails: bool
+
+
+def _split(line: str, ends: str, most: int) -> list[str]:
+    """Return the words of a line as ``read`` splits it, at most some times; -1 is no limit."""
+    if not ends:
+        return [line]
+    if ends.isspace():
+        line = line.strip(ends)
+        return re.split(f"[{ends}]+", line, maxsplit=max(most, 0)) if line and most else [line]
+    parts = re.split(f"[{re.escape(ends)}]", line, maxsplit=max(most, 0)) if most else [line]
+    if most < 0:
+        return parts if parts[-1] else parts[:-1]
+    # What ends the last word is none of it, if nothing else does.
+    last = parts[-1][:-1]
+    return [*parts[:-1], parts[-1] if set(last) & set(ends) else parts[-1].rstrip(ends)]
 
 
 class ShellState:
@@ -144,7 +161,8 @@ class ShellState:
     def read(self, values: Sequence[str], text: str) -> None:
         """Let ``read`` give its variables the words of a text's first line."""
         own, words = assigned(values, {})
-        ends = own.get("IFS", self.known.get("IFS", " "))
+        ends = own.get("IFS", self.known.get("IFS", _SPACES))
+        ends = "\t" if ends == _TAB else ends
         options = {word for word in words[1:] if word.startswith("-")}
         names = [word for word in words[1:] if not word.startswith("-")]
         if not options <= {"-r", "-a", "-ra"} or not names or "$" in text + ends:
@@ -153,18 +171,13 @@ class ShellState:
         line = text.partition("\n")[0]
         is_array = not options <= {"-r"}
         most = -1 if is_array else len(names) - 1
-        if ends.isspace():
-            parts = line.split(None, most)
-        elif ends and most:
-            parts = re.split(f"[{re.escape(ends)}]", line, maxsplit=max(most, 0))
-        else:
-            parts = [line]
+        parts = _split(line, ends, most)
         if is_array:
             for name, value in assigned([f"{names[0]}=({shlex.join(parts)})"], {})[0].items():
                 self.give(name, value)
             return
         for name, value in itertools.zip_longest(names, parts, fillvalue=""):
-            self.give(name, value.strip() if ends.isspace() else value)
+            self.give(name, value)
 
     def _keep_arguments(self) -> None:
         """Let values that hold unknown arguments of the script mean these, and no later ones."""

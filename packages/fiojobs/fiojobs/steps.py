@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fiojobs.carriers import commands_of, is_call
-from fiojobs.grammar import Compound, Node, tree_of
+from fiojobs.conditions import is_test
+from fiojobs.grammar import Compound, Node, reads_on, shown_test, tree_of
+from fiojobs.plain import AS_IT_IS
 from fiojobs.starters import HARMLESS, SILENT
-from fiojobs.variables import DECLARES, is_set_by
-from fiojobs.words import APPENDED, READ, shown
+from fiojobs.state import READS_LINE
+from fiojobs.variables import DECLARES, filled, is_set_by
+from fiojobs.words import APPENDED, GIVEN, READ, shown
 from iolab_base.errors import UserError
 
 # Commands that call no function.
@@ -91,6 +94,28 @@ def check_named(
     for name in {part for word in words for part in word.split()} & functions.keys():
         if has_call(functions[name]):
             raise UserError(f"the fio job: {shown(words[0])} calls {name}(): call it by itself")
+
+
+def lines_of(
+    group: Compound, documents: Mapping[str, str], known: Mapping[str, str]
+) -> list[str] | None:
+    """Return the lines that a loop reads one by one; None if the text does not have them."""
+    test, body = group.parts[0].test, group.parts[0].body
+    # read || [ -n "$NAME" ]
+    if len(test) > 1 and test[0].end == "||" and is_test(shown_test(test[1:]).split()):
+        test = test[:1]
+    if group.kind != "while" or len(test) != 1 or reads_on(body):
+        return None
+    if not READS_LINE.match(shown_test(test)):
+        return None
+    for name in group.files:
+        if name.startswith(GIVEN):
+            return filled(name.removeprefix(GIVEN), known).split("\n")
+        plain = name.removeprefix(READ)
+        if plain in documents:
+            text = documents[plain]
+            return (text if plain.endswith(AS_IT_IS) else filled(text, known)).splitlines()
+    return None
 
 
 def too_long(group: Compound, rounds: int) -> UserError:

@@ -52,6 +52,8 @@ _SERIES: Final = re.compile(
 )
 # What expr(1) calculates.
 _SUM: Final = re.compile(r"\$\([ \t]*expr((?:[ \t]+(?:\$?\w+|\$\{\w+\}|[-+/%]|\\\*))+)[ \t]*\)")
+# As $((...)), once.
+_OLD_SUM: Final = re.compile(r"\$\[([\w $()*/%+-]+)\]")
 # [NAME]=VALUE in an array.
 _NAMED: Final = re.compile(r"\[([^\[\]]+)\]=(.*)", re.DOTALL)
 _COUNTED: Final = re.compile(r"\$\([ \t]*seq[^()]*\)")
@@ -183,6 +185,7 @@ def with_whole_words(text: str) -> str:
         plain = re.sub(r"(?<!\S)#.*", "", match[2])
         return match[1] + shlex.quote(f"({' '.join(plain.split())})")
 
+    text = _OLD_SUM.sub(r"$((\1))", text)
     text = re.sub("`([ \t]*(?:seq|expr)[ \t][^`\n]*)`", r"$(\1)", text)
     text = _SUM.sub(lambda match: f"$(({match[1].replace(chr(92), '')}))", text)
     return _EXPRESSION.sub(lambda m: m[1] + shlex.quote(m[2]), _ARRAY.sub(array, text))
