@@ -157,6 +157,8 @@ _WRITING = [
     'echo "[x]" > j.fio\nrm -f j.fio\necho "[a]" >> j.fio\nfio j.fio\n',
     'echo "[x]" > j.fio\n> j.fio\necho "[a]" >> j.fio\nfio j.fio\n',
     'echo "[a]" > j.fio\necho bs=4k 2>> j.fio\nfio j.fio\n',
+    'echo "[x]" > j.fio\n{ { echo "[y]"; } > k; } > j.fio\necho "[a]" >> j.fio\nfio j.fio\n',
+    'n=2\n(echo "[a]"; echo bs=$((n * 2))k) > j.fio\nfio j.fio\n',
     'echo "[a]" > j.fio\nf() { echo bs=4k; fio --version > /dev/null; }\nf >> j.fio\nfio j.fio\n',
 ]
 # Scripts whose text does not say what is in the job, and what is said of that.

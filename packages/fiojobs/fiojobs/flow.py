@@ -34,7 +34,7 @@ from fiojobs.steps import (
     too_long,
 )
 from fiojobs.variables import filled, is_set_by, names_in, parts_of, values_of, words_of
-from fiojobs.words import GIVEN, READ, shown, substituted
+from fiojobs.words import APPENDED, GIVEN, READ, shown, substituted
 from iolab_base.errors import UserError
 
 # What ends or follows a command that runs in a shell of its own.
@@ -134,18 +134,23 @@ class Script:
         run = kinds.get(node.kind)
         steps = run(node) if run else self._nodes(node.parts[0].body)
         apart = node.kind == SUBSHELL or not _SHARES.isdisjoint((before, node.end))
-        steps = self._written(self._own_shell(steps) if apart else steps, node)
+        steps = self._written(self._own_shell(steps) if apart else steps, node, before)
         yield from self._in_place(steps, node.end, test)
         self._result = self._result if node.kind == "{" and test is None else None
         self._test = test if before == "&&" else None
 
-    def _written(self, steps: _Steps, node: Node) -> _Steps:
+    def _written(self, steps: _Steps, node: Node, before: str) -> _Steps:
         """Yield the steps of a construct or a function whose output goes to a file or a pipe."""
         piped = node.end == "|" and not self._functions.call_fio([node])
         self._pipes += piped
         pipe = f"/dev/pipe/{self._pipes}"
-        files = [pipe] if piped else node.files
-        yield from redirected(steps, [filled(name, self._state.known) for name in files])
+        files = [filled(name, self._state.known) for name in ([pipe] if piped else node.files)]
+        files = [name for name in files if not name.startswith(READ)]
+        if files and before not in ("|", "|&"):
+            # A shell opens them first.
+            yield self._step(Simple([":"], files, "\n"), "")
+            files = [f"{APPENDED}{name.removeprefix(APPENDED)}" for name in files]
+        yield from redirected(steps, files)
         self._read = [f"{READ}{pipe}"] if piped else []
 
     def _script(self, script: str) -> _Steps:
@@ -206,7 +211,7 @@ class Script:
         simple = name not in self._functions and script is None
         if not simple and not _SHARES.isdisjoint((before, node.end)):
             steps = self._own_shell(steps)
-        steps = steps if simple else self._written(steps, node)
+        steps = steps if simple else self._written(steps, node, before)
         if values[1:2] == ["$?"] and not is_test(self._last):
             # What is done before goes well, unless the script says what that is.
             values[1] = "0" if {*self._last[:1]}.isdisjoint(self._functions) else "$?"
@@ -232,17 +237,20 @@ class Script:
             return
         if self._state.carries_out(values):
             return
+        yield self._step(node, before)
+        check_named(node.words, self._functions, self._functions.call_fio)
+        self._state.sets(node.words)
+        self._shells += opens_shell(values)
+
+    def _step(self, node: Simple, before: str) -> ShellStep:
         self._count += 1
         if self._count > _MOST_STEPS:
             raise UserError(f"the fio job runs more than {_MOST_STEPS} commands: give its calls")
         conditions = " and ".join(dict.fromkeys(filter(None, self._conditions)))
         environment, unsure = self._state.copy()
-        yield ShellStep(
+        return ShellStep(
             node.words, node.files, before, node.end, conditions, environment, frozenset(unsure)
         )
-        check_named(node.words, self._functions, self._functions.call_fio)
-        self._state.sets(node.words)
-        self._shells += opens_shell(values)
 
     def _substituted(self, words: Sequence[str]) -> _Steps:
         """Yield the commands within ``$(...)``, if one is a call of fio."""

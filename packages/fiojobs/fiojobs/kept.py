@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from fiojobs.arithmetic import whole
 from fiojobs.plain import AS_IT_IS, FIO
-from fiojobs.starters import SHELLS, program_of
-from fiojobs.variables import filled, parts_of, with_variables
+from fiojobs.starters import SHELLS, SILENT, program_of
+from fiojobs.variables import filled, is_set_by, parts_of, with_variables
 from fiojobs.words import APPENDED, GIVEN, READ, shown
 
 _OF_ECHO: Final = re.compile("-[neE]+")
@@ -22,8 +22,6 @@ _READERS: Final = ("ssh", "source", ".")
 _CHANGES: Final = frozenset(
     ("sed", "awk", "tr", "grep", "cut", "head", "tail", "perl", "m4", "jq", "sort", "envsubst")
 )
-# What prints nothing, and may empty a file by that.
-_EMPTY: Final = ("true", ":")
 # What printf(1) fills in, and the characters that a backslash stands before.
 _FILLED_IN: Final = re.compile(r"%(%|[-0]?\d{0,3}[sbdiu])")
 _ESCAPED: Final = {"\\n": "\n", "\\t": "\t", "\\\\": "\\", '\\"': '"'}
@@ -88,7 +86,7 @@ class Files:
             return Kept(None)
         if name in ("echo", "printf"):
             return Kept(printed(words, known), condition)
-        if name in _EMPTY:
+        if name in SILENT or is_set_by(name):
             return Kept("", condition)
         operands = [with_variables(word, known) for word in rest if word[:1] != "-" or word == "-"]
         if name == "cat" and operands:
@@ -130,14 +128,17 @@ class Files:
                 if name == "rm" or file not in self._kept:
                     self._kept[file] = Kept("", condition)
 
-    def jobs(self, condition: str) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the texts that fio may read, by the names of their files; "" stands for any.
+    def jobs(self, words: Sequence[str], condition: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the texts that a call may read, by the names of their files; "" stands for any.
 
         The second are sentences that say why others are not known.
         """
         found = dict[str, str]()
         faults = dict[str, str]()
+        named = {word.rpartition("/")[2] for word in words}
         for name, kept in self._kept.items():
+            if name.rpartition("/")[2] not in named:
+                continue
             if (fault := fault_of(kept, shown(name), condition)) or kept.text is None:
                 faults[name] = fault
             else:

@@ -156,7 +156,7 @@ _WINDOWS: Final = re.compile(r"\\\\[.?]\\|\bfio\.exe\b|\b[A-Z]\\:[/\\]")
 _BACKSLASH: Final = re.compile(r"\\(?!\n)")
 # Commands in a shell of their own, also as a function's body.
 _SUBSHELL: Final = re.compile(
-    r"(?:^|(?<=[;&|\n])|(?<=\w\(\)))([ \t]*)\(((?:[^()]|\$\([^()]*\))*)\)"
+    r"(?:^|(?<=[;&|\n])|(?<=\w\(\)))([ \t]*)\(((?:[^()$]|\$(?!\()|\$\((?:[^()]|\([^()]*\))*\))*)\)"
     r"(?=[ \t]*(?:[0-9]?[;&|\n>]|\Z))"
 )
 

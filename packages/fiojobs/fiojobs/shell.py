@@ -169,7 +169,8 @@ def fio_commands(
             _check_harmless(others)
             named = standard_input(read, known) if held.text is None else "-"
             command.words = [named if word == "-" else word for word in command.words]
-            jobs, command.faults = kept.jobs(step.condition)
+            plain_words = [with_variables(word, known) for word in command.words]
+            jobs, command.faults = kept.jobs(plain_words, step.condition)
             if fault := fault_of(held, "its standard input", step.condition):
                 command.faults |= {"-": fault} if last == "|" and is_changed else {}
             elif held.text is not None:

@@ -72,7 +72,7 @@ def in_background(steps: Iterable[ShellStep]) -> Iterator[ShellStep]:
 
 def redirected(steps: Iterable[ShellStep], files: Sequence[str]) -> Iterator[ShellStep]:
     """Yield the steps of a construct whose output goes to files: each after the first appends."""
-    written = [name for name in files if not name.startswith(READ)]
+    written = list(files)
     for step in steps:
         silent = step.words[0] in SILENT or is_set_by(step.words[0])
         own = silent or step.end == "|" or not all(name.startswith(READ) for name in step.files)
