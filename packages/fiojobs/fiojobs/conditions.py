@@ -93,6 +93,13 @@ def condition_for(name: str) -> UserError:
     return UserError(f"the fio job has a condition for {name!r}: give the value that holds")
 
 
+def unknown_change(name: str) -> UserError:
+    """Return the error for braces that change a value in a way that iolab does not know."""
+    return UserError(
+        f"the fio job: iolab does not know what a shell makes of ${{{name[:40]}}}: give its value"
+    )
+
+
 def is_empty(condition: str, name: str) -> bool:
     """Return whether a condition is that a variable is empty, and no more."""
     used = _use_of(name)

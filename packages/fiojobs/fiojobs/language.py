@@ -9,11 +9,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fiojobs.arithmetic import with_calculations
-from fiojobs.conditions import condition_for
+from fiojobs.conditions import condition_for, unknown_change
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
 from fiojobs.plain import calls_fio, job_text, plain_text
@@ -137,10 +138,7 @@ class _Text:
             raise no_other_program(text[program:])
         name = re.split(r"(?<=\w)(?:[^\w:]|:(?![-=+?]))", unknown[0])[0][:40]
         if name.lstrip("!#") in self.environment and name not in self.unsure:
-            raise UserError(
-                f"the fio job: iolab does not know what a shell makes of ${{{unknown[0][:40]}}}: "
-                "give its value"
-            )
+            raise unknown_change(unknown[0])
         if re.fullmatch("[0-9@*#]+_?", name):
             raise UserError(
                 f"the fio job needs ${name.rstrip('_')}, an argument of its script: name the "
@@ -237,7 +235,9 @@ def _script_of(job: str) -> tuple[Path | None, list[str] | None]:
     words = list(itertools.dropwhile(("sudo", *SHELLS).__contains__, words))
     if not words or "=" in words[0] or not os.path.isfile(words[0]):  # noqa: PTH113
         return None, None
-    text = _read(Path(words[0]))
+    text = ""
+    with suppress(UserError):  # /usr/bin/time, or fio itself, is no text.
+        text = _read(Path(words[0]))
     is_script = text.startswith("#!") or (calls_fio(text) and job_text(text) is None)
     return (Path(words[0]), words[1:]) if is_script else (None, None)
 
