@@ -99,6 +99,7 @@ _SCRIPTS = [
     "IFS=, read a b <<< 8k,1,2\nread c d e <<< '4k 1'\nfio --name=a --bs=$a --a=$b --c=$c$e\n",
     "A=(1)\nread -ra A <<< '3 5'\nA+=(4)\nfor i in ${A[@]}; do fio --name=a --iodepth=$i; done\n",
     "while read -r w b rest; do fio --name=$w --bs=$b; done <<EOF\nread 4k\nwrite 8k x y\nEOF\n",
+    "read -r a b <<EOF\n4k 8k\nx\nEOF\nfio --name=$a --bs=$b\n",
     "n=a\nwhile IFS=: read -r k v; do\n  [ $k = x ] && continue\n  fio --name=$k --bs=$v\n"
     "done <<EOF\n$n:4k\nx:1\nb:8k\nEOF\n",
     "while read -r w; do fio --name=$w; done <<EOF\na\nb\nEOF\nfio --name=z$w\n",
@@ -157,6 +158,8 @@ _WRITING = [
     'echo "[x]" > j.fio\nrm -f j.fio\necho "[a]" >> j.fio\nfio j.fio\n',
     'echo "[x]" > j.fio\n> j.fio\necho "[a]" >> j.fio\nfio j.fio\n',
     'echo "[a]" > j.fio\necho bs=4k 2>> j.fio\nfio j.fio\n',
+    "read -r -d '' J <<'EOF'\n[a]\nbs=4k\nEOF\nfio - <<< \"$J\"\n",
+    "[ -f j.fio ] || cat > j.fio <<EOF\n[a]\nEOF\nfio j.fio\n",
     'echo "[x]" > j.fio\n{ { echo "[y]"; } > k; } > j.fio\necho "[a]" >> j.fio\nfio j.fio\n',
     'n=2\n(echo "[a]"; echo bs=$((n * 2))k) > j.fio\nfio j.fio\n',
     'echo "[a]" > j.fio\nf() { echo bs=4k; fio --version > /dev/null; }\nf >> j.fio\nfio j.fio\n',
@@ -183,6 +186,11 @@ _UNKNOWN = [
 def test_what_a_script_does_not_say_is_refused(text: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
         read_job(text)
+
+
+def test_two_files_that_mktemp_makes_are_two() -> None:
+    text = 'F=$(mktemp)\nG=$(mktemp)\necho "[a]" > $F\necho "[b]" > $G\nfio $F; fio $G\n'
+    assert [section.name for section in read_job(text)] == ["a", "b"]
 
 
 def test_a_job_is_read_where_its_condition_holds() -> None:

@@ -28,13 +28,14 @@ from fiojobs.steps import (
     LeaveError,
     ShellStep,
     check_named,
+    given_to,
     in_background,
     lines_of,
     redirected,
     too_long,
 )
 from fiojobs.variables import filled, is_set_by, names_in, parts_of, values_of, words_of
-from fiojobs.words import APPENDED, GIVEN, READ, shown, substituted
+from fiojobs.words import APPENDED, READ, shown, substituted
 from iolab_base.errors import UserError
 
 # What ends or follows a command that runs in a shell of its own.
@@ -107,7 +108,6 @@ class Script:
         if isinstance(node, Compound) and node.kind == "function":
             self._define(node.head[0], node.parts[0].body)
             return
-        # Whether a shell runs it may depend on the commands before.
         behind_test = before == "&&" and (is_test(self._last) or self._test is not None)
         test = None
         if self._result is None and (before == "||" or behind_test):
@@ -144,8 +144,8 @@ class Script:
         piped = node.end == "|" and not self._functions.call_fio([node])
         self._pipes += piped
         pipe = f"/dev/pipe/{self._pipes}"
-        files = [filled(name, self._state.known) for name in ([pipe] if piped else node.files)]
-        files = [name for name in files if not name.startswith(READ)]
+        files = [pipe] if piped else [n for n in node.files if not n.startswith(READ)]
+        files = [filled(name, self._state.known) for name in files]
         if files and before not in ("|", "|&"):
             # A shell opens them first.
             yield self._step(Simple([":"], files, "\n"), "")
@@ -231,9 +231,9 @@ class Script:
 
     def _command(self, node: Simple, before: str, values: list[str]) -> _Steps:
         """Yield a command, and set the variables that it sets."""
-        text = next((f for f in node.files if f.startswith(GIVEN)), None)
+        text = given_to(node.files, self._documents, self._state.known)
         if text is not None and READS_LINE.match(" ".join(values)):
-            self._state.read(values, filled(text.removeprefix(GIVEN), self._state.known))
+            self._state.read(values, text)
             return
         if self._state.carries_out(values):
             return

@@ -114,6 +114,9 @@ class Files:
         """Keep what a command writes under the names of its files."""
         for given in names:
             name = given.removeprefix(APPENDED).removeprefix("./")
+            # It is made if it is not there.
+            missing = re.compile(rf"(?:^| and )not \[\[? -[efs] {re.escape(name)} \]\]?$")
+            held = held._replace(condition=missing.sub("", held.condition))
             before = self._kept.get(name, Kept(None)) if name != given.removeprefix("./") else None
             if name != "/dev/null":
                 self._kept[name] = held if before is None else before.followed_by(held)

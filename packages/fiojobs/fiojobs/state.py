@@ -84,6 +84,8 @@ class ShellState:
         self._outside: list[dict[str, str | None]] = []
         # Declared as numbers, or otherwise so that they change what they are given.
         self._declared: set[str] = set()
+        # How many files of mktemp(1) there are.
+        self._made = 0
 
     @property
     def depth(self) -> int:
@@ -121,7 +123,10 @@ class ShellState:
             self._declared |= found.keys()
             for value in found.values() if "-n" in words else ():
                 self.forget(value)
-        for name, value in {} if behind else found.items():
+        for name, given in {} if behind else found.items():
+            # Each file is another one.
+            self._made += "$(mktemp" in given
+            value = given.replace("$(mktemp", f"$(mktemp #{self._made}")
             self.give(name, value)
             if name in self._declared and (whole(value) is None or f"{name}+=" in " ".join(words)):
                 self.forget(name)
@@ -163,12 +168,15 @@ class ShellState:
         own, words = assigned(values, {})
         ends = own.get("IFS", self.known.get("IFS", _SPACES))
         ends = "\t" if ends == _TAB else ends
+        at = words.index("-d") if "-d" in words[:-1] else len(words)
+        whole_text = list(words[at + 1 : at + 2]) == [""]
+        words = [*words[:at], *words[at + 2 :]] if whole_text else words
         options = {word for word in words[1:] if word.startswith("-")}
         names = [word for word in words[1:] if not word.startswith("-")]
         if not options <= {"-r", "-a", "-ra"} or not names or "$" in text + ends:
             self.carries_out(words)
             return
-        line = text.partition("\n")[0]
+        line = text if whole_text else text.partition("\n")[0]
         is_array = not options <= {"-r"}
         most = -1 if is_array else len(names) - 1
         parts = _split(line, ends, most)

@@ -108,13 +108,21 @@ def lines_of(
         return None
     if not READS_LINE.match(shown_test(test)):
         return None
-    for name in group.files:
+    text = given_to(group.files, documents, known)
+    return None if text is None else text.removesuffix("\n").split("\n") if text else []
+
+
+def given_to(
+    files: Sequence[str], documents: Mapping[str, str], known: Mapping[str, str]
+) -> str | None:
+    """Return the text that a command is given, in its line or as a here-document."""
+    for name in files:
         if name.startswith(GIVEN):
-            return filled(name.removeprefix(GIVEN), known).split("\n")
+            return f"{filled(name.removeprefix(GIVEN), known)}\n"
         plain = name.removeprefix(READ)
         if plain in documents:
             text = documents[plain]
-            return (text if plain.endswith(AS_IT_IS) else filled(text, known)).splitlines()
+            return text if plain.endswith(AS_IT_IS) else filled(text, known)
     return None
 
 
