@@ -92,6 +92,9 @@ _SCRIPTS = [
     "X=/dev/sdb1\nfio --name=${X:5} --bs=${X:5:3} --rw=${X: -4} --a=${X:1:-1} --b=${X:20}\n",
     "A=(Read Write)\nfio --name=${A[1],,}\nfor w in ${A[@]}; do fio --name=${w,,}; done\n",
     "for i in {01..03} {8..10}; do fio --name=a$i --iodepth=${i#0}; done\n",
+    "for i in $(seq -w 8 2 12); do fio --name=a$i; done\n",
+    "for ((i=1; i<=64; i<<=2)); do fio --name=a --iodepth=$i; done\ni=9; let 'i>>=1'\n"
+    "fio --name=b --iodepth=$i\n",
     "for i in {003..1} {-1..01}; do fio --name=a$i; done\n",
     "for i in 0 1 5; do fio --name=a --iodepth=$((2**i)) --bs=$((1<<i)) --a=$((64>>i)); done\n",
     # What a script reads out of its own text.
@@ -176,6 +179,7 @@ _UNKNOWN = [
         'case $1 in\n a) echo "[a]" > j.fio;;\n b) echo "[b]" > j.fio;;\nesac\nfio j.fio\n',
         "condition .*case",
     ),
+    ("f() { fio --name=a --bs=$1; }\nf $1\n", "argument of its script"),
     ("fio --name=a --iodepth=$((-2**2 + 20))\n", r"-2\*\*2"),
     ("B=4k_\nfio --name=a --bs=${B/%_/}\n", "what a shell makes of"),
     ("while read a; do read b; fio --name=$a; done <<EOF\nx\ny\nEOF\n", "while read a"),

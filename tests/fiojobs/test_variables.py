@@ -127,7 +127,7 @@ def test_a_shell_puts_values_together(text: str) -> None:
         ("A=(1 2)\nunset 'A[0]'\nfor i in ${A[@]}; do fio --name=a$i; done", "shell"),
         ("declare -i n=1\nn+=1\nfio --name=a --numjobs=$n", "condition for 'n'"),
         ("i=3; x=$((i++)); fio --name=a --iodepth=$i", "condition for 'i'"),
-        ("i=3; (( i <<= 2 )); fio --name=a --iodepth=$i", "condition for 'i'"),
+        ("i=3; (( i &= 2 )); fio --name=a --iodepth=$i", "condition for 'i'"),
         ("i=3; if (( i++ < 4 )); then fio --name=a --iodepth=$i; fi", "condition for 'i'"),
         ("B=8k\nB=4k fio --name=a --bs=$B", "before it sets it"),
         ('A=(1 2)\nIFS=:\nfio --name=a --filename="${A[*]}"', "a shell makes of"),

@@ -137,8 +137,6 @@ class _Text:
         if program >= 0:
             raise no_other_program(text[program:])
         name = re.split(r"(?<=\w)(?:[^\w:]|:(?![-=+?]))", unknown[0])[0][:40]
-        if name.lstrip("!#") in self.environment and name not in self.unsure:
-            raise unknown_change(unknown[0])
         if re.fullmatch("[0-9@*#]+_?", name):
             raise UserError(
                 f"the fio job needs ${name.rstrip('_')}, an argument of its script: name the "
@@ -146,6 +144,8 @@ class _Text:
             )
         if name in self.unsure:
             raise condition_for(name)
+        if name.lstrip("!#") in self.environment:
+            raise unknown_change(unknown[0])
         raise UserError(f"the fio job needs the environment variable {name!r}, which is not set")
 
 

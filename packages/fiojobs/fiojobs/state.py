@@ -23,7 +23,9 @@ READS_LINE: Final = re.compile(r"(?:IFS=(?:\S*|[ ]) )?read ")
 _SPACES: Final = " \t\n"
 _TAB: Final = "$\\t"
 # NAME++, NAME+=4 and NAME=NAME*2 of ((...)) and let.
-_CHANGE: Final = re.compile(r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]?)=(?!=)(.*))", re.DOTALL)
+_CHANGE: Final = re.compile(
+    r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]|<<|>>|)=(?!=)(.*))", re.DOTALL
+)
 _CHANGED_FIRST: Final = re.compile(r"(\+\+|--)[ ]*([A-Za-z_]\w*)")
 # What changes within a longer expression.
 _CHANGES: Final = re.compile(
@@ -222,7 +224,11 @@ class ShellState:
             if match := _CHANGED_FIRST.fullmatch(part):
                 name, sign, other = match[2], match[1][0], "1"
             elif match := _CHANGE.fullmatch(part):
-                name, sign, other = match[1], (match[2] or match[3])[:1], match[4] or "1"
+                name, sign, other = (
+                    match[1],
+                    match[2][:1] if match[2] else match[3],
+                    match[4] or "1",
+                )
             else:
                 self._forget_changed(part)
                 continue

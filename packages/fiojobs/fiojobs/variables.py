@@ -46,7 +46,7 @@ _EXPRESSION: Final = re.compile(
 )
 # Values that a shell counts or lists: $(seq 1 2 9), {1..9}, {read,write}.
 _SERIES: Final = re.compile(
-    r"\$\([ \t]*seq((?:[ \t]+[\"']?-?[0-9]{1,6}[\"']?){1,3})[ \t]*\)"
+    r"\$\([ \t]*seq([ \t]+-w)?((?:[ \t]+[\"']?-?[0-9]{1,6}[\"']?){1,3})[ \t]*\)"
     r"|(?<!\$)\{(-?[0-9]{1,6})\.\.(-?[0-9]{1,6})(?:\.\.(-?[0-9]{1,6}))?\}"
     r"|(?<!\$)\{([^{}\s$.,]+(?:,[^{}\s$.,]+)+)\}"
 )
@@ -299,7 +299,7 @@ def _without(value: str, sign: str, pattern: str) -> str:
 
 def _series(series: re.Match[str]) -> list[str] | None:
     """Return the values of a series; None if they are many or padded with zeros."""
-    counted, begin, end, by, listed = series.groups()
+    alike, counted, begin, end, by, listed = series.groups()
     if listed:
         return listed.split(",")
     numbers = re.findall("[-0-9]+", counted) if counted else [begin, *([by] if by else []), end]
@@ -312,4 +312,5 @@ def _series(series: re.Match[str]) -> list[str] | None:
         step = -abs(step) if last < first else abs(step)
     found = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
     many = not 0 < len(found) <= _MOST_VALUES
+    width = max(len(str(found[0])), len(str(found[-1]))) if alike and not many else width
     return None if many else [f"{number:0{width}}" for number in found]
