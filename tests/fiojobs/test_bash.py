@@ -116,6 +116,8 @@ _SCRIPTS = [
     "fio --name=a\nif [ $? -ne 0 ]; then fio --name=b; fi\nfio --name=c\n"
     "[ $? -ne 0 ] && fio --name=d\n",
     "if false; then fio --name=a; fi; fio --name=b\n",
+    "while read -r n b; do [[ $n =~ ^# ]] && continue; fio --name=$n --bs=$b; done <<EOF\n#a 4k\n"
+    "b 8k\nEOF\n[[ 12 =~ ^[0-9]+$ ]] && fio --name=c\n",
     "if ! x=$(fio --name=a); then fio --name=b; fi\n",
     'for a in "$@"; do case $a in -b) B=8k;; esac; done\nfio --name=a --bs=${B:-4k}\n',
 ]

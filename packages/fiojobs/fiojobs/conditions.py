@@ -29,6 +29,8 @@ _CLASSES: Final = {
     "lower": "a-z",
     "space": " \t\n",
 }
+# A regular expression that means the same everywhere.
+_SIMPLE: Final = re.compile(r"\^?[\w#/., :=-]*(?:\[\^?[\w-]+\][+*]?)?[\w#/,: =-]*\$?")
 # What a script asks of the machine before it goes on: whether something is there, or went well.
 _OF_MACHINE: Final = re.compile(
     r"(?:! )*(?:(?:\[\[?|test) (?:! )?-[bcdefhLrswx] |(?:command|which|type|hash) "
@@ -85,6 +87,8 @@ def _compared(tested: Sequence[str], *, patterns: bool) -> bool | None:
         case [first, "=" | "==" | "!=" as operator, second]:
             same = matches(first, second) if patterns else first == second
             return same is (operator != "!=")
+        case [first, "=~", pattern] if patterns and _SIMPLE.fullmatch(pattern):
+            return re.search(pattern, first) is not None
     return None
 
 

@@ -66,9 +66,8 @@ class Script:
         self._depth = 0
         # The test that decides about the commands joined by "&&".
         self._test: Test | None = None
-        # Shells that a person has opened, which `exit` closes.
-        self._shells = 0
-        self._count = 0
+        # Shells that a person has opened, which `exit` closes, and the commands so far.
+        self._shells, self._count = 0, 0
         # Pipes out of constructs, and the one that the next command reads.
         self._pipes = 0
         self._read: list[str] = []
