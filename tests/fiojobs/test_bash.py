@@ -117,7 +117,14 @@ _SCRIPTS = [
     "[ $? -ne 0 ] && fio --name=d\n",
     "if false; then fio --name=a; fi; fio --name=b\n",
     "while read -r n b; do [[ $n =~ ^# ]] && continue; fio --name=$n --bs=$b; done <<EOF\n#a 4k\n"
-    "b 8k\nEOF\n[[ 12 =~ ^[0-9]+$ ]] && fio --name=c\n",
+    "b 8k\nEOF\n[[ 12 =~ ^[0-9]+$ ]] && fio --name=c\n[[ ! 12 =~ ^[a-z]$ ]] && fio --name=d\n",
+    "for b in 4k 8k; do for n in 1 2; do [[ $b == 8k && $n -gt 1 ]] && continue; fio --name=a$n "
+    "--bs=$b; done; done\n",
+    "for n in 1 2 3; do [ $n = 1 -o $n -gt 2 ] && continue; fio --name=a$n; done\n"
+    "for n in 1 2 3; do if (( n > 1 && n < 3 || n == 5 )); then continue; fi; fio --name=b$n; "
+    "done\n",
+    'while read n b; do [[ "$n" == "" || $n == \\#* ]] && continue; fio --name=$n --bs=$b; done '
+    "<<EOF\n#a 4k\n\nb 8k\nEOF\n",
     "if ! x=$(fio --name=a); then fio --name=b; fi\n",
     'for a in "$@"; do case $a in -b) B=8k;; esac; done\nfio --name=a --bs=${B:-4k}\n',
 ]
