@@ -189,6 +189,11 @@ _UNKNOWN = [
         "condition .*case",
     ),
     ("f() { fio --name=a --bs=$1; }\nf $1\n", "argument of its script"),
+    ("for i in a b; do grep -q $i f && continue; fio --name=$i; done\n", "grep .* for continue"),
+    (
+        "for i in a b; do if grep -q $i f; then break; fi; fio --name=$i; done\n",
+        "grep .* for break",
+    ),
     ("fio --name=a --iodepth=$((-2**2 + 20))\n", r"-2\*\*2"),
     ("B=4k_\nfio --name=a --bs=${B/%_/}\n", "what a shell makes of"),
     ("while read a; do read b; fio --name=$a; done <<EOF\nx\ny\nEOF\n", "while read a"),

@@ -28,6 +28,7 @@ from fiojobs.steps import (
     LeaveError,
     ShellStep,
     check_named,
+    check_skipped,
     given_to,
     in_background,
     lines_of,
@@ -62,8 +63,8 @@ class Script:
         # What the last test found, and its words.
         self._result: bool | None = None
         self._last: list[str] = []
-        # Texts within texts that eval and shells run.
-        self._depth = 0
+        # Texts within texts that eval and shells run, and whether a round of a loop calls fio.
+        self._depth, self._calling = 0, False
         # The test that decides about the commands joined by "&&".
         self._test: Test | None = None
         # Shells that a person has opened, which `exit` closes, and the commands so far.
@@ -105,7 +106,7 @@ class Script:
         if {"&&": self._result is False, "||": self._result is True}.get(before, False):
             return
         if isinstance(node, Compound) and node.kind == "function":
-            self._define(node.head[0], node.parts[0].body)
+            self._functions.define(node.head[0], node.parts[0].body, sure=not self._conditions)
             return
         behind_test = before == "&&" and (is_test(self._last) or self._test is not None)
         test = None
@@ -162,13 +163,6 @@ class Script:
         finally:
             self._depth -= 1
 
-    def _define(self, name: str, body: Sequence[Node]) -> None:
-        """Keep a function."""
-        before = self._functions.get(name, body)
-        if self._conditions and before != body and self._functions.call_fio([*before, *body]):
-            raise UserError(f"the fio job has a condition for {name}(): give the call that runs")
-        self._functions[name] = body
-
     def _own_shell(self, steps: _Steps) -> _Steps:
         """Yield the steps of a shell within the shell, which changes nothing of the outer one."""
         with suppress(LeaveError), self._state.kept():
@@ -197,6 +191,7 @@ class Script:
         if name in LEAVES and not FIO.search(" ".join(words)):
             if test is None:
                 self._leave(name, values[1:])
+            check_skipped(test if self._calling else None, [node])
             return
         yield from self._substituted(words)
         script = carried(values)
@@ -331,6 +326,8 @@ class Script:
             for test, body, calling in zip(tests, bodies, calls, strict=True)
             if calling or not self._functions.leave(body)
         ]
+        for test, body in zip(tests, bodies, strict=True):
+            check_skipped(test if self._calling else None, body)
         calling = list(itertools.compress(tests, calls))
         if len(calling) > 1:
             raise UserError(
@@ -419,14 +416,18 @@ class Script:
 
     def _round(self, group: Compound) -> Generator[ShellStep, None, bool]:
         """Yield the steps of one round of a loop; return whether another one may follow."""
+        body, before = group.parts[0].body, self._calling
+        self._calling = self._functions.call_fio(body)
         try:
-            yield from self._nodes(group.parts[0].body)
+            yield from self._nodes(body)
         except LeaveError as leave:
             if leave.kind not in ("break", "continue"):
                 raise
             if leave.levels > 1:
                 raise LeaveError(leave.kind, leave.levels - 1) from leave
             return leave.kind == "continue"
+        finally:
+            self._calling = before
         return True
 
     def _unknown(self, group: Compound, listed: Sequence[str], name: str = "") -> _Steps:

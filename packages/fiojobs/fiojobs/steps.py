@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fiojobs.carriers import commands_of, is_call
-from fiojobs.conditions import is_test
-from fiojobs.grammar import Compound, Node, reads_on, shown_test, tree_of
+from fiojobs.conditions import asks_the_machine, is_test
+from fiojobs.grammar import Compound, Node, Simple, reads_on, shown_test, tree_of
 from fiojobs.plain import AS_IT_IS
 from fiojobs.starters import HARMLESS, SILENT
-from fiojobs.state import READS_LINE
+from fiojobs.state import READS_LINE, Test
 from fiojobs.variables import DECLARES, filled, is_set_by
 from fiojobs.words import APPENDED, GIVEN, READ, shown
 from iolab_base.errors import UserError
@@ -94,6 +94,18 @@ def check_named(
     for name in {part for word in words for part in word.split()} & functions.keys():
         if has_call(functions[name]):
             raise UserError(f"the fio job: {shown(words[0])} calls {name}(): call it by itself")
+
+
+def check_skipped(test: Test | None, body: Sequence[Node]) -> None:
+    """Raise UserError for what may leave out rounds of a loop, and the text does not tell."""
+    last = body[-1] if test and test.text and body else None
+    if isinstance(last, Simple) and last.words[0] in ("break", "continue"):
+        text = test.text if test else ""
+        if not asks_the_machine(text):
+            raise UserError(
+                f"the fio job has a condition ({text[:60]}) for {last.words[0]}: give the calls "
+                "that run"
+            )
 
 
 def lines_of(
