@@ -33,6 +33,9 @@ from tests.support.translated import of_job
         ("m * 2", 6),
         ("m - n", 0),
         ("07", 7),
+        ("2 ** 8", 256),
+        ("1 << n", 8),
+        ("-9 >> 1", -5),
     ],
 )
 def test_a_number_is_the_one_that_bash_calculates(expression: str, value: int) -> None:
@@ -53,9 +56,7 @@ def test_a_number_is_the_one_that_bash_calculates(expression: str, value: int) -
         "010",
         "-010",
         "08",
-        "2 ** 8",
         "7 // 2",
-        "1 << 2",
         "1 < 2 < 3",
         "(",
         "9" * 19,

@@ -92,6 +92,9 @@ _SCRIPTS = [
     "X=/dev/sdb1\nfio --name=${X:5} --bs=${X:5:3} --rw=${X: -4} --a=${X:1:-1} --b=${X:20}\n",
     "A=(Read Write)\nfio --name=${A[1],,}\nfor w in ${A[@]}; do fio --name=${w,,}; done\n",
     "for i in {01..03} {8..10}; do fio --name=a$i --iodepth=${i#0}; done\n",
+    "for i in $(seq -w 8 2 12); do fio --name=a$i; done\n",
+    "for ((i=1; i<=64; i<<=2)); do fio --name=a --iodepth=$i; done\ni=9; let 'i>>=1'\n"
+    "fio --name=b --iodepth=$i\n",
     "for i in {003..1} {-1..01}; do fio --name=a$i; done\n",
     "for i in 0 1 5; do fio --name=a --iodepth=$((2**i)) --bs=$((1<<i)) --a=$((64>>i)); done\n",
     # What a script reads out of its own text.
@@ -99,13 +102,29 @@ _SCRIPTS = [
     "IFS=, read a b <<< 8k,1,2\nread c d e <<< '4k 1'\nfio --name=a --bs=$a --a=$b --c=$c$e\n",
     "A=(1)\nread -ra A <<< '3 5'\nA+=(4)\nfor i in ${A[@]}; do fio --name=a --iodepth=$i; done\n",
     "while read -r w b rest; do fio --name=$w --bs=$b; done <<EOF\nread 4k\nwrite 8k x y\nEOF\n",
+    "read -r a b <<EOF\n4k 8k\nx\nEOF\nfio --name=$a --bs=$b\n",
     "n=a\nwhile IFS=: read -r k v; do\n  [ $k = x ] && continue\n  fio --name=$k --bs=$v\n"
     "done <<EOF\n$n:4k\nx:1\nb:8k\nEOF\n",
+    "while read -r w; do fio --name=$w; done <<EOF\na\nb\nEOF\nfio --name=z$w\n",
+    'while read w b || [ -n "$w" ]; do fio --name=$w --bs=$b; done <<EOF\na 4k\nb 8k\nEOF\n',
+    "while IFS=' ' read -r w b; do fio --name=$w --bs=$b; done <<E-F\na 4k\nE-F\n",
+    "IFS=, read -r a b <<< 4k,read,\nIFS=, read -ra A <<< 1,2,\nfio --name=a --bs=$a --rw=$b\n"
+    "for i in ${A[@]}; do fio --name=a$i; done\n",
+    "i=2\nfio --name=a --iodepth=$[i*2] --numjobs=$((2**3**1))\n",
     # What is as if it went well.
     "if ! fio --name=a; then fio --name=b; fi\n",
     "fio --name=a\nif [ $? -ne 0 ]; then fio --name=b; fi\nfio --name=c\n"
     "[ $? -ne 0 ] && fio --name=d\n",
     "if false; then fio --name=a; fi; fio --name=b\n",
+    "while read -r n b; do [[ $n =~ ^# ]] && continue; fio --name=$n --bs=$b; done <<EOF\n#a 4k\n"
+    "b 8k\nEOF\n[[ 12 =~ ^[0-9]+$ ]] && fio --name=c\n[[ ! 12 =~ ^[a-z]$ ]] && fio --name=d\n",
+    "for b in 4k 8k; do for n in 1 2; do [[ $b == 8k && $n -gt 1 ]] && continue; fio --name=a$n "
+    "--bs=$b; done; done\n",
+    "for n in 1 2 3; do [ $n = 1 -o $n -gt 2 ] && continue; fio --name=a$n; done\n"
+    "for n in 1 2 3; do if (( n > 1 && n < 3 || n == 5 )); then continue; fi; fio --name=b$n; "
+    "done\n",
+    'while read n b; do [[ "$n" == "" || $n == \\#* ]] && continue; fio --name=$n --bs=$b; done '
+    "<<EOF\n#a 4k\n\nb 8k\nEOF\n",
     "if ! x=$(fio --name=a); then fio --name=b; fi\n",
     'for a in "$@"; do case $a in -b) B=8k;; esac; done\nfio --name=a --bs=${B:-4k}\n',
 ]
@@ -127,34 +146,6 @@ def calls(tmp_path: Path) -> Callable[[str], list[str]]:
         return noted.read_text().splitlines()
 
     return run
-
-
-# Scripts that write a job, j.fio, or give it to fio.
-_WRITING = [
-    '{ echo "[global]"; echo direct=1; echo "[a]"; echo rw=read; } > j.fio\nfio j.fio\n',
-    '(echo "[a]"; echo rw=read; echo bs=4k) | fio -\n',
-    'for i in 1 2; do echo "[a$i]"; echo rw=read; done > j.fio\nfio j.fio\n',
-    'echo "[global]\nbs=8k" > j.fio\nfor i in 1 2; do echo "[a$i]"; done >> j.fio\nfio j.fio\n',
-    "f() { cat <<EOF\n[a]\nrw=$1\nEOF\n}\nf read > j.fio\nfio j.fio\n",
-    'f() { echo "[$1]"; if [ $1 = a ]; then echo bs=4k; fi; }\n{ f a; f b; } | fio -\n',
-    'J=j.fio\n{ echo "[a]"\n  echo bs=4k\n} > "$J"\n{ echo "[b]"; } >> $J\nfio $J\n',
-    'J="[a]\nrw=read"\nfio - <<< "$J"\n',
-    'echo "[a]" > k.fio\necho bs=4k >> k.fio\nfio - < k.fio\n',
-    'f() { local b=4k; [ $1 = a ] && echo "[$1]"; echo bs=$b; }\nf a > j.fio\nfio j.fio\n',
-    '{ echo "[a]"; echo bs=4k; } | tee j.fio > /dev/null\nfio j.fio\n',
-]
-
-
-@pytest.mark.parametrize("text", _WRITING)
-def test_a_script_writes_the_job_that_bash_writes(text: str, tmp_path: Path) -> None:
-    shell, fio = shutil.which("bash"), tmp_path / "fio"
-    fio.write_text(f"#!{shell}\nif [ $1 = - ]; then cat > {tmp_path}/j.fio; fi\n")
-    fio.chmod(0o700)
-    path = f"{tmp_path}:/usr/bin:/bin"
-    subprocess.run(
-        [str(shell), "-c", text], env={"PATH": path}, cwd=tmp_path, timeout=20, check=True
-    )
-    assert read_job(text) == read_job(tmp_path / "j.fio")
 
 
 def _options(jobs: list[str]) -> list[dict[str, str]]:

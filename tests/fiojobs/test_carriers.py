@@ -81,3 +81,20 @@ def test_what_starts_fio_in_a_container_counts() -> None:
 def test_what_runs_fio_elsewhere_may_change_it(text: str, noun: str) -> None:
     with pytest.raises(UserError, match=noun):
         read_job(text)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "perf record --freq 99 -g",
+        "perf stat --repeat 5 --",
+        "perf c2c record",
+        "strace -fo out",
+        "trace-cmd record -e block -v -e sched -C mono",
+        "sudo -Eu root",
+        "/usr/bin/env",
+    ],
+)
+def test_what_stands_before_fio_takes_its_own_words(before: str) -> None:
+    (section,) = read_job(f"{before} {_CALL}")
+    assert section == read_job(_CALL)[0]

@@ -112,7 +112,7 @@ def test_a_job_has_the_values_that_it_was_written_with(text: str) -> None:
     [
         ("echo '[a]' | sed s/a/b/ | fio -", "standard input"),
         ("cat > a.fio <<E\n[a]\nE\nsudo sed s/a/b/ <<E > a.fio\n[a]\nE\nfio a.fio\n", "changes"),
-        ("echo '[a]' > a.fio\nprintf 'bs=%s' 8k >> a.fio\nfio a.fio\n", "changes 'a.fio'"),
+        ("echo '[a]' > a.fio\nprintf 'bs=%x' 8 >> a.fio\nfio a.fio\n", "changes 'a.fio'"),
         (f"{_TWO.format('')}sed -i s/8k/4k/ a.fio\nfio a.fio\n", "sed -i"),
         (f"sysctl -w vm.dirty_ratio=2\n{_CALL}", "vm.dirty_ratio"),
         ("fio <(echo '[a]')", "no other program"),

@@ -52,7 +52,7 @@ def test_each_command_ends_with_its_operator() -> None:
 def test_the_files_of_a_command_are_no_words() -> None:
     ((words, files, _),) = simple_commands("a 2> b c 3 >> d <'e f' &>g 2>>h")
     assert words == ["a", "c", "3"]
-    assert files == ["b", ">>d", "e f", "g", ">>h"]
+    assert files == [">>d", "<e f", "g"]
 
 
 def test_a_comment_is_no_word() -> None:

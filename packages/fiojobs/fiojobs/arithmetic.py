@@ -104,6 +104,9 @@ def _value(node: ast.expr) -> int:
             return number
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return int(_OPERATORS[type(op)](_value(left), _value(right)))
+        # Python's -2**2 is -(2**2), a shell's (-2)**2.
+        case ast.UnaryOp(op=ast.USub(), operand=ast.BinOp(op=ast.Pow())):
+            pass
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:

@@ -29,6 +29,10 @@ _CLASSES: Final = {
     "lower": "a-z",
     "space": " \t\n",
 }
+# Words of a comparison of two values.
+_COMPARISON: Final = 3
+# A regular expression that means the same everywhere.
+_SIMPLE: Final = re.compile(r"\^?[\w#/, :=-]*(?:\[\^?[\w-]+\][+*]?)?[\w#/,: =-]*\$?")
 # What a script asks of the machine before it goes on: whether something is there, or went well.
 _OF_MACHINE: Final = re.compile(
     r"(?:! )*(?:(?:\[\[?|test) (?:! )?-[bcdefhLrswx] |(?:command|which|type|hash) "
@@ -61,15 +65,57 @@ def outcome(words: Sequence[str], known: Mapping[str, str]) -> bool | None:
     if words in (["true"], [":"], ["false"]):
         return words != ["false"]
     if words and words[0].startswith("(("):
-        found = number(expression_of(words), known)
-        return None if found is None else found != 0
-    if not words or words[0] not in ("[", "[[", "test"):
-        return None
+        return _calculated(expression_of(words), known)
+    known_test = bool(words) and words[0] in ("[", "[[", "test")
+    return _tested(words, known) if known_test else None
+
+
+def _tested(words: Sequence[str], known: Mapping[str, str]) -> bool | None:
+    """Return what a test in brackets finds; None if the text does not tell."""
     tested = [word for word in words[1:] if word not in ("]", "]]")]
+    either, both = ("||", "&&") if words[0] == "[[" else ("-o", "-a")
+    if {either, both, "("} & set(tested) and len(tested) > _COMPARISON:
+        if "(" in tested:
+            return None
+        parts = [
+            _all([outcome([words[0], *part], known) for part in _split(each, both)])
+            for each in _split(tested, either)
+        ]
+        return _any(parts)
     negated = tested[:1] == ["!"]
-    unknown = any(re.search(r"[$`]", word) for word in tested)
+    unknown = any(re.search(r"\$.|`", word) for word in tested)
     found = None if unknown else _compared(tested[negated:], patterns=words[0] == "[[")
     return None if found is None else found is not negated
+
+
+def _split(words: Sequence[str], by: str) -> list[list[str]]:
+    """Return the words between those that are `by`."""
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word == by:
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def _all(results: Sequence[bool | None]) -> bool | None:
+    """Return whether all hold; None if that is not known."""
+    return False if False in results else None if None in results else True
+
+
+def _any(results: Sequence[bool | None]) -> bool | None:
+    """Return whether one holds; None if that is not known."""
+    return True if True in results else None if None in results else False
+
+
+def _calculated(expression: str, known: Mapping[str, str]) -> bool | None:
+    """Return whether an expression is not 0; None if that is not known."""
+    if re.search(r"[&|]{2}", expression) and "(" not in expression:
+        either = [part.split("&&") for part in expression.split("||")]
+        return _any([_all([_calculated(part, known) for part in both]) for both in either])
+    found = number(expression, known)
+    return None if found is None else found != 0
 
 
 def _compared(tested: Sequence[str], *, patterns: bool) -> bool | None:
@@ -85,12 +131,21 @@ def _compared(tested: Sequence[str], *, patterns: bool) -> bool | None:
         case [first, "=" | "==" | "!=" as operator, second]:
             same = matches(first, second) if patterns else first == second
             return same is (operator != "!=")
+        case [first, "=~", pattern] if patterns and _SIMPLE.fullmatch(pattern):
+            return re.search(pattern, first) is not None
     return None
 
 
 def condition_for(name: str) -> UserError:
     """Return the error for a variable whose value a condition makes unsure."""
     return UserError(f"the fio job has a condition for {name!r}: give the value that holds")
+
+
+def unknown_change(name: str) -> UserError:
+    """Return the error for braces that change a value in a way that iolab does not know."""
+    return UserError(
+        f"the fio job: iolab does not know what a shell makes of ${{{name[:40]}}}: give its value"
+    )
 
 
 def is_empty(condition: str, name: str) -> bool:

@@ -13,19 +13,30 @@ from fiojobs.arithmetic import expression_of, number, whole
 from fiojobs.carriers import carried, commands_of, is_call, opens_shell
 from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
 from fiojobs.functions import LEAVES, Functions
-from fiojobs.grammar import SUBSHELL, Compound, Node, Simple, mentions, shown_test, tree_of
-from fiojobs.plain import AS_IT_IS, FIO
+from fiojobs.grammar import (
+    SUBSHELL,
+    Compound,
+    Node,
+    Simple,
+    mentions,
+    shown_test,
+    tree_of,
+)
+from fiojobs.plain import FIO
 from fiojobs.state import READS_LINE, ShellState, Test
 from fiojobs.steps import (
     LeaveError,
     ShellStep,
     check_named,
+    check_skipped,
+    given_to,
     in_background,
+    lines_of,
     redirected,
     too_long,
 )
 from fiojobs.variables import filled, is_set_by, names_in, parts_of, values_of, words_of
-from fiojobs.words import GIVEN, READ, shown, substituted
+from fiojobs.words import APPENDED, READ, shown, substituted
 from iolab_base.errors import UserError
 
 # What ends or follows a command that runs in a shell of its own.
@@ -52,13 +63,12 @@ class Script:
         # What the last test found, and its words.
         self._result: bool | None = None
         self._last: list[str] = []
-        # Texts within texts that eval and shells run.
-        self._depth = 0
+        # Texts within texts that eval and shells run, and whether a round of a loop calls fio.
+        self._depth, self._calling = 0, False
         # The test that decides about the commands joined by "&&".
         self._test: Test | None = None
-        # Shells that a person has opened, which `exit` closes.
-        self._shells = 0
-        self._count = 0
+        # Shells that a person has opened, which `exit` closes, and the commands so far.
+        self._shells, self._count = 0, 0
         # Pipes out of constructs, and the one that the next command reads.
         self._pipes = 0
         self._read: list[str] = []
@@ -96,9 +106,8 @@ class Script:
         if {"&&": self._result is False, "||": self._result is True}.get(before, False):
             return
         if isinstance(node, Compound) and node.kind == "function":
-            self._define(node.head[0], node.parts[0].body)
+            self._functions.define(node.head[0], node.parts[0].body, sure=not self._conditions)
             return
-        # Whether a shell runs it may depend on the commands before.
         behind_test = before == "&&" and (is_test(self._last) or self._test is not None)
         test = None
         if self._result is None and (before == "||" or behind_test):
@@ -125,21 +134,24 @@ class Script:
         run = kinds.get(node.kind)
         steps = run(node) if run else self._nodes(node.parts[0].body)
         apart = node.kind == SUBSHELL or not _SHARES.isdisjoint((before, node.end))
-        steps = self._written(self._own_shell(steps) if apart else steps, node)
+        steps = self._written(self._own_shell(steps) if apart else steps, node, before)
         yield from self._in_place(steps, node.end, test)
         self._result = self._result if node.kind == "{" and test is None else None
         self._test = test if before == "&&" else None
 
-    def _written(self, steps: _Steps, node: Node) -> _Steps:
+    def _written(self, steps: _Steps, node: Node, before: str) -> _Steps:
         """Yield the steps of a construct or a function whose output goes to a file or a pipe."""
-        if not (node.files or node.end == "|") or self._functions.call_fio([node]):
-            yield from steps
-            return
-        self._pipes += node.end == "|"
+        piped = node.end == "|" and not self._functions.call_fio([node])
+        self._pipes += piped
         pipe = f"/dev/pipe/{self._pipes}"
-        files = [pipe] if node.end == "|" else node.files
-        yield from redirected(steps, [filled(name, self._state.known) for name in files])
-        self._read = [f"{READ}{pipe}"] if node.end == "|" else []
+        files = [pipe] if piped else [n for n in node.files if not n.startswith(READ)]
+        files = [filled(name, self._state.known) for name in files]
+        if files and before not in ("|", "|&"):
+            # A shell opens them first.
+            yield self._step(Simple([":"], files, "\n"), "")
+            files = [f"{APPENDED}{name.removeprefix(APPENDED)}" for name in files]
+        yield from redirected(steps, files)
+        self._read = [f"{READ}{pipe}"] if piped else []
 
     def _script(self, script: str) -> _Steps:
         """Yield the steps of a text."""
@@ -150,13 +162,6 @@ class Script:
             yield from self._nodes(tree_of(commands_of(script)))
         finally:
             self._depth -= 1
-
-    def _define(self, name: str, body: Sequence[Node]) -> None:
-        """Keep a function."""
-        before = self._functions.get(name, body)
-        if self._conditions and before != body and self._functions.call_fio([*before, *body]):
-            raise UserError(f"the fio job has a condition for {name}(): give the call that runs")
-        self._functions[name] = body
 
     def _own_shell(self, steps: _Steps) -> _Steps:
         """Yield the steps of a shell within the shell, which changes nothing of the outer one."""
@@ -186,6 +191,7 @@ class Script:
         if name in LEAVES and not FIO.search(" ".join(words)):
             if test is None:
                 self._leave(name, values[1:])
+            check_skipped(test if self._calling else None, [node])
             return
         yield from self._substituted(words)
         script = carried(values)
@@ -199,7 +205,7 @@ class Script:
         simple = name not in self._functions and script is None
         if not simple and not _SHARES.isdisjoint((before, node.end)):
             steps = self._own_shell(steps)
-        steps = steps if simple else self._written(steps, node)
+        steps = steps if simple else self._written(steps, node, before)
         if values[1:2] == ["$?"] and not is_test(self._last):
             # What is done before goes well, unless the script says what that is.
             values[1] = "0" if {*self._last[:1]}.isdisjoint(self._functions) else "$?"
@@ -219,23 +225,26 @@ class Script:
 
     def _command(self, node: Simple, before: str, values: list[str]) -> _Steps:
         """Yield a command, and set the variables that it sets."""
-        text = next((f for f in node.files if f.startswith(GIVEN)), None)
+        text = given_to(node.files, self._documents, self._state.known)
         if text is not None and READS_LINE.match(" ".join(values)):
-            self._state.read(values, filled(text.removeprefix(GIVEN), self._state.known))
+            self._state.read(values, text)
             return
         if self._state.carries_out(values):
             return
+        yield self._step(node, before)
+        check_named(node.words, self._functions, self._functions.call_fio)
+        self._state.sets(node.words)
+        self._shells += opens_shell(values)
+
+    def _step(self, node: Simple, before: str) -> ShellStep:
         self._count += 1
         if self._count > _MOST_STEPS:
             raise UserError(f"the fio job runs more than {_MOST_STEPS} commands: give its calls")
         conditions = " and ".join(dict.fromkeys(filter(None, self._conditions)))
         environment, unsure = self._state.copy()
-        yield ShellStep(
+        return ShellStep(
             node.words, node.files, before, node.end, conditions, environment, frozenset(unsure)
         )
-        check_named(node.words, self._functions, self._functions.call_fio)
-        self._state.sets(node.words)
-        self._shells += opens_shell(values)
 
     def _substituted(self, words: Sequence[str]) -> _Steps:
         """Yield the commands within ``$(...)``, if one is a call of fio."""
@@ -317,6 +326,8 @@ class Script:
             for test, body, calling in zip(tests, bodies, calls, strict=True)
             if calling or not self._functions.leave(body)
         ]
+        for test, body in zip(tests, bodies, strict=True):
+            check_skipped(test if self._calling else None, body)
         calling = list(itertools.compress(tests, calls))
         if len(calling) > 1:
             raise UserError(
@@ -376,13 +387,15 @@ class Script:
 
     def _while(self, group: Compound) -> _Steps:
         part = group.parts[0]
-        lines = self._lines(group)
+        lines = lines_of(group, self._documents, self._state.known)
         if lines is not None and isinstance(test := part.test[0], Simple):
             values = [filled(word, self._state.known) for word in test.words]
             for line in lines:
                 self._state.read(values, line)
                 if not (yield from self._round(group)):
                     return
+            # It reads nothing in the end.
+            self._state.read(values, "")
             return
         unknown, calls = "@" not in self._state.environment, self._functions.call_fio(part.body)
         if unknown and mentions(group, _OVER_ARGUMENTS) and not calls:
@@ -401,47 +414,37 @@ class Script:
                 return
         raise too_long(group, _MOST_ROUNDS)
 
-    def _lines(self, group: Compound) -> list[str] | None:
-        """Return the lines that a loop reads one by one; None if the text does not have them."""
-        test = group.parts[0].test
-        if group.kind != "while" or len(test) != 1 or not READS_LINE.match(shown_test(test)):
-            return None
-        for name in group.files:
-            if name.startswith(GIVEN):
-                return filled(name.removeprefix(GIVEN), self._state.known).split("\n")
-            plain = name.removeprefix(READ)
-            if plain in self._documents:
-                text = self._documents[plain]
-                text = text if plain.endswith(AS_IT_IS) else filled(text, self._state.known)
-                return text.splitlines()
-        return None
-
     def _round(self, group: Compound) -> Generator[ShellStep, None, bool]:
         """Yield the steps of one round of a loop; return whether another one may follow."""
+        body, before = group.parts[0].body, self._calling
+        self._calling = self._functions.call_fio(body)
         try:
-            yield from self._nodes(group.parts[0].body)
+            yield from self._nodes(body)
         except LeaveError as leave:
             if leave.kind not in ("break", "continue"):
                 raise
             if leave.levels > 1:
                 raise LeaveError(leave.kind, leave.levels - 1) from leave
             return leave.kind == "continue"
+        finally:
+            self._calling = before
         return True
 
     def _unknown(self, group: Compound, listed: Sequence[str], name: str = "") -> _Steps:
         """Yield the steps of a loop whose rounds the text does not tell, if none is a call."""
         body = group.parts[0].body
+        head = group.head if group.kind == "for" else [group.kind, *listed]
         if self._functions.call_fio(body):
             for variable in names_in(" ".join(listed)):
                 if variable in self._state.unsure:
                     raise condition_for(variable.split("[")[0])
-            head = group.head if group.kind == "for" else [group.kind, *listed]
             raise UserError(
                 f"the fio job: {shown(' '.join(head))} is a shell's: give one call of fio, and "
                 "what differs as --vary OPTION=VALUE,VALUE"
             )
         if name:
             self._state.give(name, next((word for word in listed if word.startswith("/")), None))
-        yield from self._either([Test("", fails=False)], [self._nodes(body)], exhaustive=False)
+        rounds = Test(shown(" ".join(head)), fails=False)
+        yield from self._either([rounds], [self._nodes(body)], exhaustive=False)
         if name:
             self._state.forget(name)

@@ -15,6 +15,7 @@ from fiojobs.starters import STARTERS, program_of
 from fiojobs.state import ShellState
 from fiojobs.variables import VARIABLE, filled, is_set_by
 from fiojobs.words import substituted
+from iolab_base.errors import UserError
 
 # What ends a loop, a function or the script.
 LEAVES: Final = ("break", "continue", "return", "exit")
@@ -52,6 +53,13 @@ class Functions(dict[str, Sequence[Node]]):
                 with suppress(ValueError):
                     return [*words[:place], *shlex.split(value), *words[place + 1 :]]
         return words
+
+    def define(self, name: str, body: Sequence[Node], *, sure: bool) -> None:
+        """Keep a function."""
+        before = self.get(name, body)
+        if not sure and before != body and self.call_fio([*before, *body]):
+            raise UserError(f"the fio job has a condition for {name}(): give the call that runs")
+        self[name] = body
 
     def leave(self, body: Sequence[Node], depth: int = 0) -> bool:
         """Return whether commands end a loop, a function or the script."""

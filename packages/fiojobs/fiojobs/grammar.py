@@ -233,6 +233,17 @@ def shown_test(test: Sequence[Node]) -> str:
     return " ".join(word for node in test if isinstance(node, Simple) for word in node.words)[:60]
 
 
+def reads_on(nodes: Sequence[Node]) -> bool:
+    """Return whether commands read what the loop around them reads, too."""
+    return any(
+        any(reads_on([*part.test, *part.body]) for part in node.parts)
+        if isinstance(node, Compound)
+        else "read" in node.words[:2]
+        for node in nodes
+        if not node.files
+    )
+
+
 def mentions(group: Compound, pattern: re.Pattern[str]) -> bool:
     """Return whether a command within a construct matches a pattern."""
     for part in group.parts:

@@ -9,11 +9,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fiojobs.arithmetic import with_calculations
-from fiojobs.conditions import condition_for
+from fiojobs.conditions import condition_for, unknown_change
 from fiojobs.manifests import shell_text
 from fiojobs.options import whole_name, why_without_effect
 from fiojobs.plain import calls_fio, job_text, plain_text
@@ -135,7 +136,7 @@ class _Text:
             return text
         if program >= 0:
             raise no_other_program(text[program:])
-        name = unknown[0].split("[")[0][:40]
+        name = re.split(r"(?<=\w)(?:[^\w:]|:(?![-=+?]))", unknown[0])[0][:40]
         if re.fullmatch("[0-9@*#]+_?", name):
             raise UserError(
                 f"the fio job needs ${name.rstrip('_')}, an argument of its script: name the "
@@ -143,6 +144,8 @@ class _Text:
             )
         if name in self.unsure:
             raise condition_for(name)
+        if name.lstrip("!#") in self.environment:
+            raise unknown_change(unknown[0])
         raise UserError(f"the fio job needs the environment variable {name!r}, which is not set")
 
 
@@ -232,7 +235,9 @@ def _script_of(job: str) -> tuple[Path | None, list[str] | None]:
     words = list(itertools.dropwhile(("sudo", *SHELLS).__contains__, words))
     if not words or "=" in words[0] or not os.path.isfile(words[0]):  # noqa: PTH113
         return None, None
-    text = _read(Path(words[0]))
+    text = ""
+    with suppress(UserError):  # /usr/bin/time, or fio itself, is no text.
+        text = _read(Path(words[0]))
     is_script = text.startswith("#!") or (calls_fio(text) and job_text(text) is None)
     return (Path(words[0]), words[1:]) if is_script else (None, None)
 
@@ -379,13 +384,9 @@ def _read_words(command: FioCommand, found: _Text) -> None:
 
 def _read_named(file: str, command: FioCommand, found: _Text) -> None:
     """Read a job file, or what came with the command in its place."""
-    here = command.here
-    text = here.get("-" if file == "/dev/stdin" else file)
+    there = os.path.isfile(os.path.expanduser(file))  # noqa: PTH111, PTH113
+    text = command.text_of(file, there=there)
     file = os.path.expanduser(file)  # noqa: PTH111
-    there = os.path.isfile(file)  # noqa: PTH113
-    if text is None and not there:
-        # It stands for one file.
-        text = here.pop("", None)
     if text is not None:
         _read_text(text, Path(), found)
         return

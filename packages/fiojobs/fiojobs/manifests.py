@@ -130,7 +130,7 @@ def _of_yaml(text: str) -> str | None:
         if len(values) == 1 and isinstance(values[0], str | None):
             return None
         raise UserError("the fio job is YAML without a call of fio or a job in it: give these")
-    here = [f"cat <<'FIO_JOB' > job\n{job}\nFIO_JOB\n" for job in jobs.values()]
+    here = [f"cat <<'FIO_JOB'\n{job}\nFIO_JOB\n" for job in jobs.values()]
     return "\n".join([*here, *lines]) if lines else next(iter(jobs.values()))
 
 

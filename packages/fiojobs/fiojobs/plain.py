@@ -134,7 +134,7 @@ _RUN: Final = re.compile(
     r"|(?=(?:sudo[ \t]+)?(?:[^\s=;#]*/)?fio[ \t]+(?:-|[^\s\d]\S*[./])))",
     re.MULTILINE,
 )
-_HERE: Final = re.compile(r"(?<!<)<<-?[ \t]*(['\"\\]?)(\w+)['\"]?([^\n]*)\n")
+_HERE: Final = re.compile(r"(?<!<)<<-?[ \t]*(['\"\\]?)(\w[\w.-]*)['\"]?([^\n]*)\n")
 # Ends the name of a here-document whose variables a shell leaves alone.
 AS_IT_IS: Final = "/quoted"
 # Of an argument of a Linux program.
@@ -156,7 +156,7 @@ _WINDOWS: Final = re.compile(r"\\\\[.?]\\|\bfio\.exe\b|\b[A-Z]\\:[/\\]")
 _BACKSLASH: Final = re.compile(r"\\(?!\n)")
 # Commands in a shell of their own, also as a function's body.
 _SUBSHELL: Final = re.compile(
-    r"(?:^|(?<=[;&|\n])|(?<=\w\(\)))([ \t]*)\(((?:[^()]|\$\([^()]*\))*)\)"
+    r"(?:^|(?<=[;&|\n])|(?<=\w\(\)))([ \t]*)\(((?:[^()$]|\$(?!\()|\$\((?:[^()]|\([^()]*\))*\))*)\)"
     r"(?=[ \t]*(?:[0-9]?[;&|\n>]|\Z))"
 )
 
@@ -270,7 +270,7 @@ def here_documents(text: str) -> tuple[str, dict[str, str]]:
     for _ in range(_MOST_HERE):
         if (begin := _HERE.search(text, at)) is None:
             break
-        end = re.compile(rf"^[ \t]*{begin[2]}[ \t]*$", re.M).search(text, begin.end())
+        end = re.compile(rf"^[ \t]*{re.escape(begin[2])}[ \t]*$", re.M).search(text, begin.end())
         if end is None:
             # Of a calculation.
             at = begin.end() - 1

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,8 @@ from fiojobs.background import Background
 from fiojobs.carriers import ASKS, carried, commands_of, opens_shell
 from fiojobs.flow import Script
 from fiojobs.grammar import tree_of
+from fiojobs.kept import Files, Kept, fault_of, standard_input, teed
 from fiojobs.plain import (
-    AS_IT_IS,
     FIO,
     as_script,
     calls_fio,
@@ -25,7 +24,6 @@ from fiojobs.starters import (
     HARMLESS,
     OBSERVERS,
     READS,
-    SHELLS,
     STARTERS,
     arguments,
     as_options,
@@ -42,7 +40,7 @@ from fiojobs.variables import (
     with_defaults,
     with_variables,
 )
-from fiojobs.words import APPENDED, GIVEN, READ, shown, simple_commands
+from fiojobs.words import APPENDED, READ, shown, simple_commands
 from iolab_base.errors import UserError
 
 # Calls that a pasted text may make.
@@ -51,11 +49,6 @@ _KEYWORDS: Final = frozenset(("for", "while", "until", "do", "case", "select", "
 _OBSERVED: Final = "record=True traces a cell, and observe=True profiles it: neither disturbs it"
 # Of what a row shows.
 _SHORT: Final = 60
-_OF_ECHO: Final = re.compile("-[neE]+")
-# What reads the commands of a text, beside shells.
-_READERS: Final = ("ssh", "source", ".")
-# What prints another text than it reads.
-_CHANGES: Final = frozenset(("sed", "awk", "tr", "grep", "cut", "head", "tail", "perl", "m4"))
 # What changes a process that runs, or the machine below it.
 _TAKES_OVER: Final = frozenset(
     ("taskset", "renice", "ionice", "chrt", "cgclassify", "cpulimit", "prlimit", "sysctl")
@@ -92,6 +85,8 @@ class FioCommand:
     here : dict of str to str
         Jobs that come with it, by the names of their files; "-" is its standard input, and ""
         stands for one file that is not here.
+    faults : dict of str to str
+        Why the texts of other files are not known, by their names.
     beside : bool
         Whether it runs at the same time as the call before it, which is in the background.
     unsure : frozenset of str
@@ -105,9 +100,28 @@ class FioCommand:
     options: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     here: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
     beside: bool = False
     unsure: frozenset[str] = frozenset()
     notes: list[Note] = field(default_factory=list)
+
+    def text_of(self, file: str, *, there: bool) -> str | None:
+        """Return the text of a job file that came with the call; None if none did.
+
+        One that is `there`, on this machine, has its whole name.
+
+        Raises UserError if a command changes it.
+        """
+        name = "-" if file == "/dev/stdin" else file.removeprefix("./")
+        known = {*self.here, *self.faults}
+        if name not in known and not there:
+            # Relative to another folder.
+            last = name.rpartition("/")[2]
+            alike = [other for other in known if other and other.rpartition("/")[2] == last]
+            name = alike[0] if len(alike) == 1 else ""
+        if name in self.faults:
+            raise UserError(self.faults[name])
+        return self.here.pop("", None) if not name and not there else self.here.get(name)
 
 
 class _Other(NamedTuple):
@@ -130,11 +144,10 @@ def fio_commands(
     Raises UserError for what only a shell could know or do.
     """
     text, documents, here = as_script(text)
-    texts: dict[str, str | None] = {} if here is None else {"": here}
-    piped = None
+    kept, piped = Files(documents, here), None
     found: list[FioCommand] = []
     others: list[_Other] = []
-    last, unread, of_fio = "", False, False
+    last, unread, of_fio, is_changed = "", False, False, False
     background = Background()
     outside = dict(os.environ)
     script = Script(arguments, documents)
@@ -142,10 +155,10 @@ def fio_commands(
         words, files, last = step.words, step.files, step.before
         known = {**outside, **step.environment}
         read = [name for name in files if name.startswith(READ)]
-        held = _held(words, read, {**texts, **documents}, piped, known)
+        held = kept.held(words, read, piped, known, step.condition)
         piped = held if step.end == "|" else None
         command = None
-        written = [with_variables(n, known) for n in [*files, *_teed(words)] if n not in read]
+        written = [with_variables(n, known) for n in [*files, *teed(words)] if n not in read]
         plain = [name.removeprefix(APPENDED) for name in written]
         # What reads the output of fio does not matter.
         if last not in ("|", "|&") or others or not found:
@@ -154,14 +167,15 @@ def fio_commands(
         if command is not None:
             _check_call(words, running=bool(background.running) and not background.behind)
             _check_harmless(others)
-            echoed = _printed(others[-1].words, known) if others else None
-            jobs = _known_jobs(texts, [with_variables(word, known) for word in words])
-            jobs |= {} if held is None else {"-": held}
-            named = _standard_input(read, known) if held is None else "-"
+            named = standard_input(read, known) if held.text is None else "-"
             command.words = [named if word == "-" else word for word in command.words]
+            plain_words = [with_variables(word, known) for word in command.words]
+            jobs, command.faults = kept.jobs(plain_words, step.condition)
+            if fault := fault_of(held, "its standard input", step.condition):
+                command.faults |= {"-": fault} if last == "|" and is_changed else {}
+            elif held.text is not None:
+                jobs["-"] = held.text
             command.here = {name: with_defaults(job, known) for name, job in jobs.items()}
-            if last == "|" and echoed:
-                command.here[""] = echoed
             others = []
             command.beside, command.unsure = background.behind, step.unsure
             command.notes += [_of_condition(step.condition)] if step.condition else []
@@ -169,8 +183,11 @@ def fio_commands(
         else:
             if background.running:
                 _check_beside(_Other(words, plain))
-            unread |= _runs_a_text(words, held, texts)
-            _keep(texts, held, written)
+            unread |= kept.has_calls(words, held)
+        kept.keep(held if command is None else Kept(None), written)
+        kept.follow(words, known, step.condition)
+        # A file that it prints may stand in the text.
+        is_changed = program_of(words[0]) != "cat"
         of_fio = command is not None or (of_fio and last in ("|", "|&"))
         background.follow(step, known, is_call=of_fio)
         if len(found) > 2 * _MOST_CALLS:
@@ -236,67 +253,6 @@ def _add_bare(
         found.append(FioCommand(others[0].words, bare=True))
 
 
-def _held(
-    words: Sequence[str],
-    read: Sequence[str],
-    texts: Mapping[str, str | None],
-    piped: str | None,
-    known: Mapping[str, str],
-) -> str | None:
-    """Return the text that a command reads or prints, if that is known."""
-    if not _CHANGES.isdisjoint(map(program_of, words[:2])):
-        return None
-    for name in read:
-        if name.startswith(GIVEN):
-            return filled(name.removeprefix(GIVEN), known)
-        plain = with_variables(name.removeprefix(READ), known)
-        text = texts.get(plain)
-        if text is not None:
-            return text if plain.endswith(AS_IT_IS) else filled(text, known)
-    return _printed(words, known) if piped is None else piped
-
-
-def _standard_input(read: Sequence[str], known: Mapping[str, str]) -> str:
-    """Return the name of the file that is a command's standard input, or "-"."""
-    named = with_variables(read[0].removeprefix(READ), known) if read else "-"
-    return "-" if named.startswith("/dev/") else named
-
-
-def _runs_a_text(words: Sequence[str], held: str | None, texts: Mapping[str, str | None]) -> bool:
-    """Return whether a shell reads calls of fio from what stands in the script."""
-    shells = [place for place, word in enumerate(words) if program_of(word) in (*_READERS, *SHELLS)]
-    named = [word for place in (-1, *shells) for word in words[place + 1 : place + 2]]
-    given = [held] if shells else []
-    given += [t for name, t in texts.items() if name and any(n.endswith(name) for n in named)]
-    return any(text is not None and FIO.search(text) is not None for text in given)
-
-
-def _teed(words: Sequence[str]) -> list[str]:
-    """Return the files to which a command copies what it reads."""
-    behind = words[words.index("tee") + 1 :] if "tee" in words else ()
-    appended = APPENDED if {"-a", "--append"} & set(behind) else ""
-    return [f"{appended}{word}" for word in behind if not word.startswith("-")]
-
-
-def _keep(texts: dict[str, str | None], held: str | None, names: Sequence[str]) -> None:
-    """Keep what a command writes under the names of its files, None if that is not known."""
-    for given in names:
-        name = given.removeprefix(APPENDED)
-        before = texts.get(name) if name != given else ""
-        if name not in texts and (held is None or name == "/dev/null"):
-            continue
-        texts[name] = None if held is None or before is None else f"{before}\n{held}".lstrip("\n")
-
-
-def _known_jobs(texts: Mapping[str, str | None], words: Sequence[str]) -> dict[str, str]:
-    """Return the texts that are known; raise UserError if a call reads another one."""
-    for name in (name for name, text in texts.items() if text is None and name in words):
-        raise UserError(
-            f"the fio job: a command changes {shown(name)}: give the text that fio reads"
-        )
-    return {name: text for name, text in texts.items() if text is not None}
-
-
 def _calls(found: list[FioCommand]) -> list[FioCommand]:
     """Return calls without those that a script makes to ask for fio's version or engines."""
     if len(found) > 1:
@@ -323,20 +279,6 @@ def _check_harmless(commands: Sequence[_Other]) -> None:
             _check_harmless([_Other(inner, to) for inner, to, _ in simple_commands(script)])
         elif not is_harmless(name, words[1:]) or changes:
             raise UserError(f"the fio job: iolab starts fio alone, and not {other} before it")
-
-
-def _printed(words: Sequence[str], known: Mapping[str, str]) -> str | None:
-    """Return what a command prints, if it echoes that; None for any other."""
-    name, *rest = words or [""]
-    if name == "printf":
-        # What it would fill in is not in the text, unless that is all.
-        rest = rest[1:] if re.fullmatch(r"%[sb](?:\\n)?", rest[0] if rest else "") else rest
-        if any("%" in word for word in rest):
-            return None
-    elif name != "echo":
-        return None
-    printed = " ".join(itertools.dropwhile(_OF_ECHO.fullmatch, rest))
-    return filled(printed, known).replace("\\n", "\n")
 
 
 def _until_prose(text: str) -> list[tuple[list[str], list[str], str]]:

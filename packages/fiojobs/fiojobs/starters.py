@@ -32,14 +32,19 @@ STARTERS: Final[Mapping[str, tuple[frozenset[str], int]]] = {
             "-N -m -C -i -p --cpunodebind --membind --physcpubind --interleave --preferred",
             0,
         ),
-        ("perf", "-e -o -C -F -c -p -t -r -x -I -D -j -G -m --event --output --call-graph", 0),
+        (
+            "perf",
+            "-e -o -C -F -c -p -t -r -x -I -D -j -G -m --event --output --call-graph --freq --count"
+            " --cpu --pid --tid --repeat --interval-print --delay --field-separator --mmap-pages",
+            0,
+        ),
         ("strace", "-a -b -e -E -I -o -O -p -P -s -S -u -U -X --output --trace", 0),
-        ("trace-cmd", "-A -b -B -e -f -g -l -m -M -n -N -o -O -p -P -r -R -s -v", 0),
+        ("trace-cmd", "-A -b -B -C -e -f -g -l -m -M -n -N -o -O -p -P -r -R -s", 0),
     )
 }
 # Of these, what observes a program, and the words by which it does.
 OBSERVERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "perf": ("stat", "record", "trace", "sched", "lock", "mem"),
+    "perf": ("stat", "record", "trace", "sched", "lock", "mem", "c2c", "kmem", "ftrace"),
     "strace": (),
     "trace-cmd": ("record", "profile"),
 }
@@ -116,12 +121,17 @@ def arguments(starter: str, rest: list[str]) -> dict[str, str]:
         name, separator, value = word.partition("=")
         if not separator and word[:2] in valued and len(word) > 2:
             name, value = word[:2], word[2:]
-        elif not separator and name in valued and rest:
+        elif rest and not separator and (name in valued or _ends_in_one(name, valued)):
             value = rest.pop(0)
         given[name] = value
     for _ in range(min(operands, len(rest))):
         given[""] = rest.pop(0)
     return given
+
+
+def _ends_in_one(name: str, valued: frozenset[str]) -> bool:
+    """Return whether the last of several options in a word takes a value: ``strace -fo FILE``."""
+    return re.fullmatch("-[a-zA-Z]{2,}", name) is not None and f"-{name[-1]}" in valued
 
 
 def as_treatments(words: Sequence[str]) -> list[str]:

@@ -19,9 +19,13 @@ from fiojobs.words import shown
 from iolab_base.errors import UserError
 
 # A command that reads a line, and how it splits that.
-READS_LINE: Final = re.compile(r"(?:IFS=\S* )?read ")
+READS_LINE: Final = re.compile(r"(?:IFS=(?:\S*|[ ]) )?read ")
+_SPACES: Final = " \t\n"
+_TAB: Final = "$\\t"
 # NAME++, NAME+=4 and NAME=NAME*2 of ((...)) and let.
-_CHANGE: Final = re.compile(r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]?)=(?!=)(.*))", re.DOTALL)
+_CHANGE: Final = re.compile(
+    r"([A-Za-z_]\w*)[ ]*(?:(\+\+|--)|([-+*/%]|<<|>>|)=(?!=)(.*))", re.DOTALL
+)
 _CHANGED_FIRST: Final = re.compile(r"(\+\+|--)[ ]*([A-Za-z_]\w*)")
 # What changes within a longer expression.
 _CHANGES: Final = re.compile(
@@ -43,6 +47,21 @@ class Test(NamedTuple):
 
     text: str
     fails: bool
+
+
+def _split(line: str, ends: str, most: int) -> list[str]:
+    """Return the words of a line as ``read`` splits it, at most some times; -1 is no limit."""
+    if not ends:
+        return [line]
+    if ends.isspace():
+        line = line.strip(ends)
+        return re.split(f"[{ends}]+", line, maxsplit=max(most, 0)) if line and most else [line]
+    parts = re.split(f"[{re.escape(ends)}]", line, maxsplit=max(most, 0)) if most else [line]
+    if most < 0:
+        return parts if parts[-1] else parts[:-1]
+    # What ends the last word is none of it, if nothing else does.
+    last = parts[-1][:-1]
+    return [*parts[:-1], parts[-1] if set(last) & set(ends) else parts[-1].rstrip(ends)]
 
 
 class ShellState:
@@ -67,6 +86,8 @@ class ShellState:
         self._outside: list[dict[str, str | None]] = []
         # Declared as numbers, or otherwise so that they change what they are given.
         self._declared: set[str] = set()
+        # How many files of mktemp(1) there are.
+        self._made = 0
 
     @property
     def depth(self) -> int:
@@ -104,7 +125,10 @@ class ShellState:
             self._declared |= found.keys()
             for value in found.values() if "-n" in words else ():
                 self.forget(value)
-        for name, value in {} if behind else found.items():
+        for name, given in {} if behind else found.items():
+            # Each file is another one.
+            self._made += "$(mktemp" in given
+            value = given.replace("$(mktemp", f"$(mktemp #{self._made}")
             self.give(name, value)
             if name in self._declared and (whole(value) is None or f"{name}+=" in " ".join(words)):
                 self.forget(name)
@@ -144,27 +168,26 @@ class ShellState:
     def read(self, values: Sequence[str], text: str) -> None:
         """Let ``read`` give its variables the words of a text's first line."""
         own, words = assigned(values, {})
-        ends = own.get("IFS", self.known.get("IFS", " "))
+        ends = own.get("IFS", self.known.get("IFS", _SPACES))
+        ends = "\t" if ends == _TAB else ends
+        at = words.index("-d") if "-d" in words[:-1] else len(words)
+        whole_text = list(words[at + 1 : at + 2]) == [""]
+        words = [*words[:at], *words[at + 2 :]] if whole_text else words
         options = {word for word in words[1:] if word.startswith("-")}
         names = [word for word in words[1:] if not word.startswith("-")]
         if not options <= {"-r", "-a", "-ra"} or not names or "$" in text + ends:
             self.carries_out(words)
             return
-        line = text.partition("\n")[0]
+        line = text if whole_text else text.partition("\n")[0]
         is_array = not options <= {"-r"}
         most = -1 if is_array else len(names) - 1
-        if ends.isspace():
-            parts = line.split(None, most)
-        elif ends and most:
-            parts = re.split(f"[{re.escape(ends)}]", line, maxsplit=max(most, 0))
-        else:
-            parts = [line]
+        parts = _split(line, ends, most)
         if is_array:
             for name, value in assigned([f"{names[0]}=({shlex.join(parts)})"], {})[0].items():
                 self.give(name, value)
             return
         for name, value in itertools.zip_longest(names, parts, fillvalue=""):
-            self.give(name, value.strip() if ends.isspace() else value)
+            self.give(name, value)
 
     def _keep_arguments(self) -> None:
         """Let values that hold unknown arguments of the script mean these, and no later ones."""
@@ -201,7 +224,11 @@ class ShellState:
             if match := _CHANGED_FIRST.fullmatch(part):
                 name, sign, other = match[2], match[1][0], "1"
             elif match := _CHANGE.fullmatch(part):
-                name, sign, other = match[1], (match[2] or match[3])[:1], match[4] or "1"
+                name, sign, other = (
+                    match[1],
+                    match[2][:1] if match[2] else match[3],
+                    match[4] or "1",
+                )
             else:
                 self._forget_changed(part)
                 continue

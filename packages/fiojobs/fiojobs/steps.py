@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fiojobs.carriers import commands_of, is_call
-from fiojobs.grammar import Compound, Node, tree_of
+from fiojobs.conditions import asks_the_machine, is_test
+from fiojobs.grammar import Compound, Node, Simple, reads_on, shown_test, tree_of
+from fiojobs.plain import AS_IT_IS
 from fiojobs.starters import HARMLESS, SILENT
-from fiojobs.variables import DECLARES, is_set_by
-from fiojobs.words import APPENDED, READ, shown
+from fiojobs.state import READS_LINE, Test
+from fiojobs.variables import DECLARES, filled, is_set_by
+from fiojobs.words import APPENDED, GIVEN, READ, shown
 from iolab_base.errors import UserError
 
 # Commands that call no function.
@@ -69,7 +72,7 @@ def in_background(steps: Iterable[ShellStep]) -> Iterator[ShellStep]:
 
 def redirected(steps: Iterable[ShellStep], files: Sequence[str]) -> Iterator[ShellStep]:
     """Yield the steps of a construct whose output goes to files: each after the first appends."""
-    written = [name for name in files if not name.startswith(READ)]
+    written = list(files)
     for step in steps:
         silent = step.words[0] in SILENT or is_set_by(step.words[0])
         own = silent or step.end == "|" or not all(name.startswith(READ) for name in step.files)
@@ -91,6 +94,48 @@ def check_named(
     for name in {part for word in words for part in word.split()} & functions.keys():
         if has_call(functions[name]):
             raise UserError(f"the fio job: {shown(words[0])} calls {name}(): call it by itself")
+
+
+def check_skipped(test: Test | None, body: Sequence[Node]) -> None:
+    """Raise UserError for what may leave out rounds of a loop, and the text does not tell."""
+    last = body[-1] if test and test.text and body else None
+    if isinstance(last, Simple) and last.words[0] in ("break", "continue"):
+        text = test.text if test else ""
+        if not asks_the_machine(text):
+            raise UserError(
+                f"the fio job has a condition ({text[:60]}) for {last.words[0]}: give the calls "
+                "that run"
+            )
+
+
+def lines_of(
+    group: Compound, documents: Mapping[str, str], known: Mapping[str, str]
+) -> list[str] | None:
+    """Return the lines that a loop reads one by one; None if the text does not have them."""
+    test, body = group.parts[0].test, group.parts[0].body
+    # read || [ -n "$NAME" ]
+    if len(test) > 1 and test[0].end == "||" and is_test(shown_test(test[1:]).split()):
+        test = test[:1]
+    if group.kind != "while" or len(test) != 1 or reads_on(body):
+        return None
+    if not READS_LINE.match(shown_test(test)):
+        return None
+    text = given_to(group.files, documents, known)
+    return None if text is None else text.removesuffix("\n").split("\n") if text else []
+
+
+def given_to(
+    files: Sequence[str], documents: Mapping[str, str], known: Mapping[str, str]
+) -> str | None:
+    """Return the text that a command is given, in its line or as a here-document."""
+    for name in files:
+        if name.startswith(GIVEN):
+            return f"{filled(name.removeprefix(GIVEN), known)}\n"
+        plain = name.removeprefix(READ)
+        if plain in documents:
+            text = documents[plain]
+            return text if plain.endswith(AS_IT_IS) else filled(text, known)
+    return None
 
 
 def too_long(group: Compound, rounds: int) -> UserError:

@@ -46,12 +46,14 @@ _EXPRESSION: Final = re.compile(
 )
 # Values that a shell counts or lists: $(seq 1 2 9), {1..9}, {read,write}.
 _SERIES: Final = re.compile(
-    r"\$\([ \t]*seq((?:[ \t]+[\"']?-?[0-9]{1,6}[\"']?){1,3})[ \t]*\)"
+    r"\$\([ \t]*seq([ \t]+-w)?((?:[ \t]+[\"']?-?[0-9]{1,6}[\"']?){1,3})[ \t]*\)"
     r"|(?<!\$)\{(-?[0-9]{1,6})\.\.(-?[0-9]{1,6})(?:\.\.(-?[0-9]{1,6}))?\}"
     r"|(?<!\$)\{([^{}\s$.,]+(?:,[^{}\s$.,]+)+)\}"
 )
 # What expr(1) calculates.
 _SUM: Final = re.compile(r"\$\([ \t]*expr((?:[ \t]+(?:\$?\w+|\$\{\w+\}|[-+/%]|\\\*))+)[ \t]*\)")
+# As $((...)), once.
+_OLD_SUM: Final = re.compile(r"\$\[([\w $()*/%+-]+)\]")
 # [NAME]=VALUE in an array.
 _NAMED: Final = re.compile(r"\[([^\[\]]+)\]=(.*)", re.DOTALL)
 _COUNTED: Final = re.compile(r"\$\([ \t]*seq[^()]*\)")
@@ -183,6 +185,7 @@ def with_whole_words(text: str) -> str:
         plain = re.sub(r"(?<!\S)#.*", "", match[2])
         return match[1] + shlex.quote(f"({' '.join(plain.split())})")
 
+    text = _OLD_SUM.sub(r"$((\1))", text)
     text = re.sub("`([ \t]*(?:seq|expr)[ \t][^`\n]*)`", r"$(\1)", text)
     text = _SUM.sub(lambda match: f"$(({match[1].replace(chr(92), '')}))", text)
     return _EXPRESSION.sub(lambda m: m[1] + shlex.quote(m[2]), _ARRAY.sub(array, text))
@@ -296,7 +299,7 @@ def _without(value: str, sign: str, pattern: str) -> str:
 
 def _series(series: re.Match[str]) -> list[str] | None:
     """Return the values of a series; None if they are many or padded with zeros."""
-    counted, begin, end, by, listed = series.groups()
+    alike, counted, begin, end, by, listed = series.groups()
     if listed:
         return listed.split(",")
     numbers = re.findall("[-0-9]+", counted) if counted else [begin, *([by] if by else []), end]
@@ -309,4 +312,5 @@ def _series(series: re.Match[str]) -> list[str] | None:
         step = -abs(step) if last < first else abs(step)
     found = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
     many = not 0 < len(found) <= _MOST_VALUES
+    width = max(len(str(found[0])), len(str(found[-1]))) if alike and not many else width
     return None if many else [f"{number:0{width}}" for number in found]

@@ -14,6 +14,7 @@ from iolab_base.errors import UserError
 APPENDED: Final = ">>"
 READ: Final = "<"
 GIVEN: Final = "<<<"
+_ERRORS: Final = "2>"
 # In the place of a value: a page's <device> or {read|write}.
 _PLACEHOLDER: Final = re.compile(r"<[^<>\n]*>|\{[^{}\n]*[,|][^{}\n]*\}")
 # Another value behind one, as a page has --rw=read|write: no program's name.
@@ -104,26 +105,36 @@ def simple_commands(text: str) -> Iterator[tuple[list[str], list[str], str]]:
             at = braced.end() if braced else at + 1
             continue
         # The digit of 2> is no word.
-        if word is not None and not (redirects and word.isdigit()):
+        number = word if redirects and word and word.isdigit() else ""
+        if word is not None and not number:
             (files if redirected else words).append(f"{prefix}{word}" if redirected else kind(word))
             redirected = False
         word, kind = None, str
         operator = (_REDIRECTION if redirects else _SEPARATOR).match(text, at)
         at = operator.end() if operator else at + 1
         if redirects and operator:
-            redirected, prefix = True, _prefix(operator[0].strip())
+            redirected, prefix = True, _prefix(operator[0].strip(), number)
         if operator and not redirects and (end := _end_of(operator[0])):
-            if words:
-                yield words, files, end
+            yield from _command(words, files, end)
             words, files = [], []
     if word is not None:
         (files if redirected else words).append(f"{prefix}{word}" if redirected else kind(word))
-    if words:
-        yield words, files, ""
+    yield from _command(words, files, "")
 
 
-def _prefix(operator: str) -> str:
+def _command(
+    words: list[str], files: list[str], end: str
+) -> Iterator[tuple[list[str], list[str], str]]:
+    """Yield a command without the files of its errors; one without words empties a file."""
+    files = [name for name in files if not name.startswith(_ERRORS)]
+    if words or any(not name.startswith(READ) for name in files):
+        yield words or [":"], files, end
+
+
+def _prefix(operator: str, number: str) -> str:
     """Return what stands before the name of a file of a redirection."""
+    if number not in ("", "0", "1"):
+        return _ERRORS
     if ">" in operator:
         return APPENDED if ">>" in operator else ""
     return GIVEN if operator == GIVEN else READ if operator.startswith(READ) else ""
