@@ -22,6 +22,8 @@ _WRITING = [
     'f() { echo "[$1]"; if [ $1 = a ]; then echo bs=4k; fi; }\n{ f a; f b; } | fio -\n',
     'J=j.fio\n{ echo "[a]"\n  echo bs=4k\n} > "$J"\n{ echo "[b]"; } >> $J\nfio $J\n',
     'J="[a]\nrw=read"\nfio - <<< "$J"\n',
+    'b=8k\nJ=$(cat <<EOF\n[a]\nbs=$b\nfilename="x"\nEOF\n)\necho "$J" | fio -\n',
+    'J="$(cat <<\'EOF\'\n[a]\nbs=4k\nEOF\n)"\nfio - <<< "$J"\n',
     'echo "[a]" > k.fio\necho bs=4k >> k.fio\nfio - < k.fio\n',
     'f() { local b=4k; [ $1 = a ] && echo "[$1]"; echo bs=$b; }\nf a > j.fio\nfio j.fio\n',
     '{ echo "[a]"; echo bs=4k; } | tee j.fio > /dev/null\nfio j.fio\n',

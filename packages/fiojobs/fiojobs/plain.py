@@ -7,6 +7,7 @@ import html
 import itertools
 import quopri
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -135,6 +136,8 @@ _RUN: Final = re.compile(
     re.MULTILINE,
 )
 _HERE: Final = re.compile(r"(?<!<)<<-?[ \t]*(['\"\\]?)(\w[\w.-]*)['\"]?([^\n]*)\n")
+# A here-document that is a value: "$(cat <<EOF ...)".
+_AS_VALUE: Final = re.compile(r"\"?\$\([ \t]*cat < (/dev/here/\S+)\s*\)\"?")
 # Ends the name of a here-document whose variables a shell leaves alone.
 AS_IT_IS: Final = "/quoted"
 # Of an argument of a Linux program.
@@ -225,7 +228,7 @@ def _of_blocks(text: str) -> str:
 def job_text(text: str) -> str | None:
     """Return the text of a job file out of a plain text; None if that is a command line."""
     text = _TITLE.sub("", text)
-    given = here_documents(text)[1] or _ECHOED.match(text) or _IN_QUOTES.search(text)
+    given = here_documents(text)[0] != text or _ECHOED.match(text) or _IN_QUOTES.search(text)
     if not given and _HEADER.search(text):
         return None if run_of(text)[1] else _SHOWN.sub("", text)
     if "\n" not in text or text.startswith("-") or calls_fio(without_prompts(text)):
@@ -278,7 +281,14 @@ def here_documents(text: str) -> tuple[str, dict[str, str]]:
         name = f"/dev/here/{len(found)}{AS_IT_IS if begin[1] else ''}"
         found[name] = text[begin.end() : end.start()]
         text = f"{text[: begin.start()]}< {name} {begin[3]}{text[end.end() :]}"
-    return text, found
+
+    def value(match: re.Match[str]) -> str:
+        inside = found.pop(match[1]).rstrip("\n")
+        if match[1].endswith(AS_IT_IS):
+            return shlex.quote(inside)
+        return '"' + inside.replace('"', '\\"') + '"'
+
+    return _AS_VALUE.sub(value, text), found
 
 
 def as_script(text: str) -> tuple[str, dict[str, str], str | None]:
