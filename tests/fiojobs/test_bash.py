@@ -118,6 +118,7 @@ _SCRIPTS = [
     "if false; then fio --name=a; fi; fio --name=b\n",
     "while read -r n b; do [[ $n =~ ^# ]] && continue; fio --name=$n --bs=$b; done <<EOF\n#a 4k\n"
     "b 8k\nEOF\n[[ 12 =~ ^[0-9]+$ ]] && fio --name=c\n[[ ! 12 =~ ^[a-z]$ ]] && fio --name=d\n",
+    "[[ 4k =~ ^[0-9k]+$ ]] && fio --name=a\n[[ x_1 =~ ^[a-z_]+1$ ]] && fio --name=b\n",
     "for b in 4k 8k; do for n in 1 2; do [[ $b == 8k && $n -gt 1 ]] && continue; fio --name=a$n "
     "--bs=$b; done; done\n",
     "for n in 1 2 3; do [ $n = 1 -o $n -gt 2 ] && continue; fio --name=a$n; done\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from fiojobs.conditions import outcome
 from fiojobs.language import read_job
 from iolab_agent.plan import Section
 from iolab_base.errors import UserError
@@ -96,3 +97,17 @@ def test_a_call_in_the_place_of_one_that_failed_is_refused() -> None:
     with pytest.raises(UserError, match="condition"):
         read_job("fio --name=a --ioengine=io_uring || fio --name=b --ioengine=libaio")
     assert len(read_job("fio --name=a --rw=read || exit 1\nfio --name=b --rw=read")) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["[[", "12", "=~", "^[a--z]$", "]]"],
+        ["[[", "12", "=~", "[z-a]", "]]"],
+        ["[[", "a" * 100_000, "=~", "[a-z]+b", "]]"],
+        ["[[", "12", "=~", "a" * 100_000 + "(", "]]"],
+        ["((", "n > 1 &| n == 5", "))"],
+    ],
+)
+def test_a_test_that_iolab_cannot_read_is_not_known(words: list[str]) -> None:
+    assert outcome(words, {"n": "3"}) is None

@@ -31,8 +31,10 @@ _CLASSES: Final = {
 }
 # Words of a comparison of two values.
 _COMPARISON: Final = 3
+# Of a text that a regular expression is tried on.
+_LONGEST: Final = 1000
 # A regular expression that means the same everywhere.
-_SIMPLE: Final = re.compile(r"\^?[\w#/, :=-]*(?:\[\^?[\w-]+\][+*]?)?[\w#/,: =-]*\$?")
+_SIMPLE: Final = re.compile(r"\^?[\w#/, :=-]*(?:\[\^?(?:a-z|A-Z|0-9|\w)+\][+*]?)?[\w#/,: =-]*\$?")
 # What a script asks of the machine before it goes on: whether something is there, or went well.
 _OF_MACHINE: Final = re.compile(
     r"(?:! )*(?:(?:\[\[?|test) (?:! )?-[bcdefhLrswx] |(?:command|which|type|hash) "
@@ -111,7 +113,7 @@ def _any(results: Sequence[bool | None]) -> bool | None:
 
 def _calculated(expression: str, known: Mapping[str, str]) -> bool | None:
     """Return whether an expression is not 0; None if that is not known."""
-    if re.search(r"[&|]{2}", expression) and "(" not in expression:
+    if re.search(r"&&|\|\|", expression) and "(" not in expression:
         either = [part.split("&&") for part in expression.split("||")]
         return _any([_all([_calculated(part, known) for part in both]) for both in either])
     found = number(expression, known)
@@ -131,8 +133,8 @@ def _compared(tested: Sequence[str], *, patterns: bool) -> bool | None:
         case [first, "=" | "==" | "!=" as operator, second]:
             same = matches(first, second) if patterns else first == second
             return same is (operator != "!=")
-        case [first, "=~", pattern] if patterns and _SIMPLE.fullmatch(pattern):
-            return re.search(pattern, first) is not None
+        case [first, "=~", pattern] if patterns and max(len(first), len(pattern)) < _LONGEST:
+            return re.search(pattern, first) is not None if _SIMPLE.fullmatch(pattern) else None
     return None
 
 
