@@ -165,10 +165,10 @@ def first_look(given: Mapping[str, Any]) -> dict[str, Any]:
 
     They are short, unless times are given or a cell needs longer to settle.
     """
-    asked = question(**given)
-    if not _TIMES.isdisjoint(given) or not isinstance(asked.cell, Cells):
+    cells = None if given.keys() & _TIMES else question(**given).cell
+    if not isinstance(cells, Cells):
         return dict(given)
-    recipes = map(asked.cell.changed, [{}, *conditions_of(asked.cell.every)])
+    recipes = map(cells.changed, [{}, *conditions_of(cells.every)])
     return {**given, **(_FIRST_LOOK if all(recipe.settles_soon for recipe in recipes) else {})}
 
 

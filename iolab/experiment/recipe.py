@@ -66,8 +66,8 @@ _DEFAULTS: Final = {
 _MACHINE_MIB: Final = 340
 # Kinds of devices whose contents are in the machine's memory.
 _IN_MEMORY: Final = frozenset({"null_blk", "scsi_debug", "brd", "loop", "zram"})
-# Kinds of devices that answer within the time they are given, and the longest such time that is
-# short beside a run.
+# Kinds of devices that answer within the time they are given, a short one, and how many
+# processes take turns within milliseconds.
 _USUAL: Final = ("null_blk", "scsi_debug")
 _SOON_NS: Final = 10_000
 _FEW: Final = 4

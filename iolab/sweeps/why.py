@@ -193,7 +193,7 @@ def find_causes(asked: WhyRequest, on_progress: OnProgress = lambda progress: No
     if asked.boots < 2:
         raise UserError(f"a confirmation needs at least 2 boots, not {asked.boots}")
     if asked.pathology.treatment == TREATED_KERNEL:
-        raise UserError("the treatment is a kernel, and no switch of one: compare with 'iolab ask'")
+        raise UserError("the treatment is a kernel: iolab why tries the switches of one kernel")
     factor = asked.pathology.factors[INTERVENTION]
     for level in asked.interventions:
         factor.check(INTERVENTION, level)

@@ -13,15 +13,8 @@ from fiojobs.arithmetic import expression_of, number, whole
 from fiojobs.carriers import carried, commands_of, is_call, opens_shell
 from fiojobs.conditions import asks_the_machine, condition_for, is_test, matches, outcome
 from fiojobs.functions import LEAVES, Functions
-from fiojobs.grammar import (
-    SUBSHELL,
-    Compound,
-    Node,
-    Simple,
-    mentions,
-    shown_test,
-    tree_of,
-)
+from fiojobs.grammar import SUBSHELL, Compound, Node, Simple, mentions, shown_test, tree_of
+from fiojobs.kept import given_to
 from fiojobs.plain import FIO
 from fiojobs.state import READS_LINE, ShellState, Test
 from fiojobs.steps import (
@@ -29,14 +22,13 @@ from fiojobs.steps import (
     ShellStep,
     check_named,
     check_skipped,
-    given_to,
     in_background,
     lines_of,
     redirected,
     too_long,
 )
 from fiojobs.variables import filled, is_set_by, names_in, parts_of, values_of, words_of
-from fiojobs.words import APPENDED, READ, shown, substituted
+from fiojobs.words import READ, shown, substituted
 from iolab_base.errors import UserError
 
 # What ends or follows a command that runs in a shell of its own.
@@ -149,7 +141,6 @@ class Script:
         if files and before not in ("|", "|&"):
             # A shell opens them first.
             yield self._step(Simple([":"], files, "\n"), "")
-            files = [f"{APPENDED}{name.removeprefix(APPENDED)}" for name in files]
         yield from redirected(steps, files)
         self._read = [f"{READ}{pipe}"] if piped else []
 

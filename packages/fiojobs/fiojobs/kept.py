@@ -102,13 +102,10 @@ class Files:
         return Kept("") if name == "/dev/null" else self._kept.get(name.removeprefix("./"))
 
     def _read(self, name: str, known: Mapping[str, str], condition: str) -> Kept | None:
-        if name.startswith(GIVEN):
-            return Kept(f"{filled(name.removeprefix(GIVEN), known)}\n", condition)
-        plain = with_variables(name.removeprefix(READ), known)
-        text = self._documents.get(plain)
+        text = given_to([name], self._documents, known)
         if text is None:
-            return self._of(plain)
-        return Kept(text if plain.endswith(AS_IT_IS) else filled(text, known), condition)
+            return self._of(with_variables(name.removeprefix(READ), known))
+        return Kept(text, condition)
 
     def keep(self, held: Kept, names: Sequence[str]) -> None:
         """Keep what a command writes under the names of its files."""
@@ -146,7 +143,7 @@ class Files:
                 faults[name] = fault
             else:
                 found[name] = kept.text
-        elsewhere = [name for name, kept in self._kept.items() if kept.text == self._here]
+        elsewhere = any(kept.text == self._here for kept in self._kept.values())
         if self._here is not None and self._is_read and not elsewhere:
             found[""] = self._here
         return found, faults
@@ -158,6 +155,20 @@ class Files:
         given = [held.text] if shells else []
         given += [t.text for name, t in self._kept.items() if any(n.endswith(name) for n in named)]
         return any(text is not None and FIO.search(text) is not None for text in given)
+
+
+def given_to(
+    files: Sequence[str], documents: Mapping[str, str], known: Mapping[str, str]
+) -> str | None:
+    """Return the text that a command is given, in its line or as a here-document."""
+    for name in files:
+        if name.startswith(GIVEN):
+            return f"{filled(name.removeprefix(GIVEN), known)}\n"
+        plain = name.removeprefix(READ)
+        if plain in documents:
+            text = documents[plain]
+            return text if plain.endswith(AS_IT_IS) else filled(text, known)
+    return None
 
 
 def fault_of(kept: Kept, name: str, condition: str) -> str:

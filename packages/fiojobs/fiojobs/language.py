@@ -384,9 +384,9 @@ def _read_words(command: FioCommand, found: _Text) -> None:
 
 def _read_named(file: str, command: FioCommand, found: _Text) -> None:
     """Read a job file, or what came with the command in its place."""
-    there = os.path.isfile(os.path.expanduser(file))  # noqa: PTH111, PTH113
-    text = command.text_of(file, there=there)
-    file = os.path.expanduser(file)  # noqa: PTH111
+    asked, file = file, os.path.expanduser(file)  # noqa: PTH111
+    there = os.path.isfile(file)  # noqa: PTH113
+    text = command.text_of(asked, there=there)
     if text is not None:
         _read_text(text, Path(), found)
         return

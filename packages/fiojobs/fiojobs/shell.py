@@ -14,11 +14,7 @@ from fiojobs.carriers import ASKS, carried, commands_of, opens_shell
 from fiojobs.flow import Script
 from fiojobs.grammar import tree_of
 from fiojobs.kept import Files, Kept, fault_of, standard_input, teed
-from fiojobs.plain import (
-    FIO,
-    as_script,
-    calls_fio,
-)
+from fiojobs.plain import FIO, as_script, calls_fio
 from fiojobs.starters import (
     DROPS,
     HARMLESS,

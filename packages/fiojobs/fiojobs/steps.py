@@ -10,11 +10,11 @@ from typing import Final
 from fiojobs.carriers import commands_of, is_call
 from fiojobs.conditions import asks_the_machine, is_test
 from fiojobs.grammar import Compound, Node, Simple, reads_on, shown_test, tree_of
-from fiojobs.plain import AS_IT_IS
+from fiojobs.kept import given_to
 from fiojobs.starters import HARMLESS, SILENT
 from fiojobs.state import READS_LINE, Test
-from fiojobs.variables import DECLARES, filled, is_set_by
-from fiojobs.words import APPENDED, GIVEN, READ, shown
+from fiojobs.variables import DECLARES, is_set_by
+from fiojobs.words import APPENDED, READ, shown
 from iolab_base.errors import UserError
 
 # Commands that call no function.
@@ -98,14 +98,14 @@ def check_named(
 
 def check_skipped(test: Test | None, body: Sequence[Node]) -> None:
     """Raise UserError for what may leave out rounds of a loop, and the text does not tell."""
-    last = body[-1] if test and test.text and body else None
+    if test is None or not test.text or asks_the_machine(test.text):
+        return
+    last = body[-1] if body else None
     if isinstance(last, Simple) and last.words[0] in ("break", "continue"):
-        text = test.text if test else ""
-        if not asks_the_machine(text):
-            raise UserError(
-                f"the fio job has a condition ({text[:60]}) for {last.words[0]}: give the calls "
-                "that run"
-            )
+        raise UserError(
+            f"the fio job has a condition ({test.text[:60]}) for {last.words[0]}: give the calls "
+            "that run"
+        )
 
 
 def lines_of(
@@ -122,20 +122,6 @@ def lines_of(
         return None
     text = given_to(group.files, documents, known)
     return None if text is None else text.removesuffix("\n").split("\n") if text else []
-
-
-def given_to(
-    files: Sequence[str], documents: Mapping[str, str], known: Mapping[str, str]
-) -> str | None:
-    """Return the text that a command is given, in its line or as a here-document."""
-    for name in files:
-        if name.startswith(GIVEN):
-            return f"{filled(name.removeprefix(GIVEN), known)}\n"
-        plain = name.removeprefix(READ)
-        if plain in documents:
-            text = documents[plain]
-            return text if plain.endswith(AS_IT_IS) else filled(text, known)
-    return None
 
 
 def too_long(group: Compound, rounds: int) -> UserError:

@@ -281,10 +281,8 @@ def _changed(value: str, sign: str, given: str) -> str | None:
 def _part(value: str, first: int, length: str | None) -> str:
     """Return characters of a value; a negative length counts from its end."""
     begin = max(first + len(value), 0) if first < 0 else first
-    end = (
-        len(value) if length is None else int(length) + (begin if int(length) >= 0 else len(value))
-    )
-    return value[begin:end]
+    size = len(value) if length is None else int(length)
+    return value[begin : (begin if size >= 0 else len(value)) + size]
 
 
 def _without(value: str, sign: str, pattern: str) -> str:
@@ -298,7 +296,7 @@ def _without(value: str, sign: str, pattern: str) -> str:
 
 
 def _series(series: re.Match[str]) -> list[str] | None:
-    """Return the values of a series; None if they are many or padded with zeros."""
+    """Return the values of a series; None if they are many."""
     alike, counted, begin, end, by, listed = series.groups()
     if listed:
         return listed.split(",")
