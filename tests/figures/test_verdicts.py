@@ -26,7 +26,7 @@ from iolab.report.comparison import compare_clocks
 from iolab.stats.verdicts import verdict_table
 from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
-from tests.report.test_comparison import hardware, here, table, virtual
+from tests.support.clocks import hardware, here, table, virtual
 
 __all__ = ["here", "table", "virtual"]
 

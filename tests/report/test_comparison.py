@@ -14,52 +14,18 @@ import pytest
 from scipy import stats as sp
 
 from iolab.pathology import PATHOLOGIES, get_pathology
-from iolab.paths import REFERENCE
 from iolab.report.comparison import (
     COMPARISON_COLUMNS,
     compare_clocks,
     compare_with_virtual,
     comparison_text,
 )
-from iolab.store.dataset import Dataset, load
+from iolab.store.dataset import Dataset
 from iolab_base.errors import UserError
 from tests.support import reports, synthetic
+from tests.support.clocks import FACTOR, hardware, here, table, virtual
 
-# What "hardware" does to the IOPS inside the cgroup.
-_FACTOR = 0.9
-
-
-def hardware(data: Dataset, source: str = "6.1", **columns: Any) -> Dataset:
-    """Return a kernel's cells as if a host's own clock had measured them."""
-    cells = data.cells[data.cells["kernel"] == source]
-    cells = cells.assign(clock="host", target="local", **columns)
-    mechanism = data.mechanism[data.mechanism["cell"].isin(cells["cell"])]
-    latency = data.latency[data.latency["cell"].isin(cells["cell"])]
-    return Dataset(cells, latency, data.unavailable[:0], mechanism, traces={})
-
-
-@pytest.fixture(scope="module")
-def virtual() -> Dataset:
-    """Two kernels of the reference: 6.8 is the name of one that virtual time has not measured."""
-    data = load(REFERENCE / "dio_kworker")
-    return replace(data, cells=data.cells[data.cells["kernel"].isin(["6.1", "6.12"])])
-
-
-@pytest.fixture(scope="module")
-def here(virtual: Dataset) -> Dataset:
-    """6.1 with less IOPS at each weight, and with the cells that wait for a batch gated."""
-    made = hardware(virtual)
-    cells = made.cells.copy()
-    cells.loc[cells["weight"].notna(), "iops"] *= _FACTOR
-    waits = cells["batch_min"] == 128
-    cells.loc[waits, "valid"] = False
-    cells.loc[waits, "gate"] = "cannot run here: this kernel ignores min_nr"
-    return replace(made, cells=cells)
-
-
-@pytest.fixture(scope="module")
-def table(here: Dataset, virtual: Dataset) -> pd.DataFrame:
-    return compare_clocks(here, virtual)
+__all__ = ["here", "table", "virtual"]
 
 
 def row_of(table: pd.DataFrame, claim: str, virtual_kernel: str = "6.1") -> dict[Any, Any]:
@@ -91,8 +57,8 @@ def test_the_change_of_a_ratio_is_a_ratio_by_welch(
 ) -> None:
     row = row_of(table, "IOPS lost")
     assert row["change_of"] == "ratio"
-    assert row["change"] == pytest.approx(_FACTOR)
-    assert row["estimate"] == pytest.approx(_FACTOR * row["virtual_estimate"])
+    assert row["change"] == pytest.approx(FACTOR)
+    assert row["estimate"] == pytest.approx(FACTOR * row["virtual_estimate"])
     logs = []
     for data in (here, virtual):
         cells = data.cells[(data.cells["kernel"] == "6.1") & ~data.cells["recorded"]]
@@ -144,7 +110,7 @@ def test_what_was_not_measured_or_decided_cannot_be_compared(
     single = row_of(compare_clocks(replace(here, cells=first), virtual), "IOPS lost")
     assert single["reason"] == "here: inconclusive, one boot"
     assert single["agreement"] == "cannot be compared"
-    assert single["change"] == pytest.approx(_FACTOR, rel=0.01)
+    assert single["change"] == pytest.approx(FACTOR, rel=0.01)
     assert math.isnan(single["change_low"])
 
 
